@@ -1,0 +1,219 @@
+"""The sections of a bundle: one model each, and the docstring under a field is its documentation.
+
+The same text is the wizard's help, the description in the JSON schema and the reference table.
+Models are frozen and strict: a quoted number, an unknown key, nan and inf are refused.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA = 1
+"""The version of the bundle's format that this lorakit writes."""
+
+PICO = "pico"
+"""The value of `base.model` that means the base model shipped with lorakit."""
+
+
+class Section(BaseModel):
+    """What all sections share."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
+
+
+class Base(Section):
+    """The model that the adapter is trained for."""
+
+    family: Literal["sd1"] = "sd1"
+    """Architecture of the base model. sd1 is Stable Diffusion 1.x and everything tuned from it."""
+
+    model: Annotated[str, Field(min_length=1)] = PICO
+    """pico (shipped with lorakit), a diffusers folder, or a Hub id such as owner/name."""
+
+    revision: str = ""
+    """Commit, tag or branch of a Hub id. Empty: the newest when first downloaded."""
+
+
+class Source(Section):
+    """One folder of pictures."""
+
+    path: Annotated[str, Field(min_length=1)]
+    """Folder with pictures and captions of the same name, relative to the bundle's file."""
+
+    repeats: Annotated[int, Field(ge=1, le=9999)] = 1
+    """How often each picture of this folder is seen in one epoch."""
+
+    trigger: str = ""
+    """Word put before every caption of this folder, and used alone where a caption is missing."""
+
+
+class Dataset(Section):
+    """What to learn from."""
+
+    sources: Annotated[tuple[Source, ...], Field(min_length=1, strict=False)]
+    """Folders of pictures."""
+
+    resolution: Annotated[int, Field(ge=32, le=4096, multiple_of=8)] = 512
+    """Side of a square picture of the same area as the training pictures, in pixels."""
+
+    buckets: bool = True
+    """Keep each picture's shape by training on several sizes of the same area. Off: square crops."""
+
+
+class Adapter(Section):
+    """What is trained."""
+
+    kind: Literal["lora"] = "lora"
+    """Kind of adapter."""
+
+    rank: Annotated[int, Field(ge=1, le=1024)] = 16
+    """Inner width of each pair of matrices. More holds more detail, in a larger file."""
+
+    alpha: Annotated[float, Field(gt=0, le=4096)] = 16.0
+    """Strength: the adapter's output is scaled by alpha / rank."""
+
+    targets: Literal["attention", "linear"] = "attention"
+    """Layers adapted. attention: q, k, v and out of all attention. linear: those, feed-forward and
+    projections."""
+
+
+class OptimizerOptions(Section):
+    """Options of the optimizer. An optimizer ignores none in silence: check says which it has no use
+    for."""
+
+    weight_decay: Annotated[float, Field(ge=0, le=1)] = 0.01
+    """Decoupled weight decay. adamw, adafactor."""
+
+    beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """Decay of the mean of gradients. adamw."""
+
+    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.999
+    """Decay of the mean of squared gradients. adamw."""
+
+    eps: Annotated[float, Field(gt=0, le=1)] = 1e-8
+    """Added to the denominator. adamw."""
+
+    beta2_decay: Annotated[float, Field(ge=-1, lt=0)] = -0.8
+    """Exponent of the decay of squared gradients over steps. adafactor."""
+
+    clip_threshold: Annotated[float, Field(ge=1, le=100)] = 1.0
+    """Limit of an update's root mean square. adafactor."""
+
+
+class Train(Section):
+    """How long, how fast, in what precision."""
+
+    steps: Annotated[int, Field(ge=1, le=10_000_000)] = 1500
+    """Optimizer steps in all."""
+
+    batch_size: Annotated[int, Field(ge=1, le=4096)] = 1
+    """Pictures in one forward pass."""
+
+    accumulation: Annotated[int, Field(ge=1, le=4096)] = 1
+    """Forward passes in one optimizer step."""
+
+    learning_rate: Annotated[float, Field(gt=0, le=10)] = 1e-4
+    """Peak learning rate."""
+
+    schedule: Literal["constant", "linear", "cosine", "constant_with_warmup"] = "cosine"
+    """Course of the learning rate, counted in optimizer steps."""
+
+    warmup_steps: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+    """Optimizer steps in which the learning rate rises from 0."""
+
+    optimizer: Literal["adamw", "adafactor"] = "adamw"
+    """Rule that turns gradients into updates."""
+
+    optimizer_options: OptimizerOptions = OptimizerOptions()
+    """Options of the optimizer."""
+
+    clip_norm: Annotated[float, Field(ge=0, le=1000)] = 1.0
+    """Limit of the gradient's norm over all trained weights. 0: no limit."""
+
+    precision: Literal["fp32", "fp16", "bf16"] = "bf16"
+    """Precision of the forward and backward pass. Trained weights are fp32 in each."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 42
+    """Every random draw follows from it."""
+
+
+class Loss(Section):
+    """What the model is told to get right."""
+
+    snr_gamma: Annotated[float, Field(ge=0, le=100)] = 0.0
+    """Min-SNR weight: limits how much easy timesteps count. 5 is usual, 0 turns it off."""
+
+    noise_offset: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Share of noise that is constant over a picture, for very dark and very bright ones. 0: none."""
+
+
+class Memory(Section):
+    """What is traded for memory."""
+
+    checkpointing: Literal["none", "full"] = "none"
+    """Gradient checkpointing: full recomputes each block in the backward pass, for less memory."""
+
+    attention: Literal["sdpa", "xformers"] = "sdpa"
+    """Attention kernel: sdpa is PyTorch's own, xformers must be installed."""
+
+
+class Sample(Section):
+    """Pictures drawn while training, always from the same seeds."""
+
+    every: Annotated[int, Field(ge=0)] = 250
+    """Steps between samples. 0: only before the first step and after the last."""
+
+    prompts: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Prompts, one picture each. None: no samples at all."""
+
+    negative: str = ""
+    """What the pictures should not show."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+    """Seed of the first prompt's picture; the next ones count up from it."""
+
+    steps: Annotated[int, Field(ge=1, le=1000)] = 30
+    """Denoising steps of a sample."""
+
+    guidance: Annotated[float, Field(ge=1, le=50)] = 7.5
+    """How strictly a sample follows its prompt. 1: no guidance."""
+
+
+class Save(Section):
+    """Checkpoints on the way."""
+
+    every: Annotated[int, Field(ge=0)] = 500
+    """Steps between checkpoints. 0: only at the end."""
+
+    keep: Annotated[int, Field(ge=1)] = 3
+    """How many checkpoints stay; older ones are removed."""
+
+
+class Bundle(Section):
+    """One complete, replayable request to train."""
+
+    schema_version: Annotated[Literal[1], Field(alias="schema")] = SCHEMA
+    """Version of this format."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._ -]{0,79}$")]
+    """Name of the run and of the file that comes out."""
+
+    base: Base = Base()
+    dataset: Dataset
+    adapter: Adapter = Adapter()
+    train: Train = Train()
+    loss: Loss = Loss()
+    memory: Memory = Memory()
+    sample: Sample = Sample()
+    save: Save = Save()
+
+    lock: dict[str, Any] = {}
+    """Written by lorakit: what a run really used."""

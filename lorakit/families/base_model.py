@@ -1,0 +1,166 @@
+"""Looks at a base model's folder: which family, which sizes, what is missing. Reads no weights."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lorakit.bundle.models import PICO, Base
+from lorakit.errors import LorakitError
+from lorakit.families.families import FAMILIES
+
+ASSETS = Path(__file__).resolve().parent.parent / "assets"
+
+HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")
+
+WEIGHTS = {"unet": "diffusion_pytorch_model", "vae": "diffusion_pytorch_model", "text_encoder": "model"}
+"""File stem of the weights in each folder of a pipeline."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseFacts:
+    """What the configuration files of a base say."""
+
+    model: str
+    """As the bundle has it."""
+    folder: Path | None
+    """Where it lies; None for a Hub id that is not in the local cache."""
+    family: str
+    resolution: int
+    """Side of its square pictures, in pixels."""
+    size_step: int
+    """Width and height of a picture must be multiples of this, in pixels."""
+    latent_factor: int
+    """Pixels of a picture on one side of a latent."""
+    token_limit: int
+    """Tokens of a caption that are read, without start and end."""
+    prediction: str
+    """`epsilon` or `v_prediction`."""
+    weight_bytes: int | None
+    """Size of its weights on disk."""
+
+
+def locate(base: Base, root: Path) -> Path | None:
+    """The folder of a base: shipped, given by path (relative to `root`), or in the Hub's cache.
+
+    None: a Hub id that has to be downloaded first. Raises LorakitError for anything else.
+    """
+    if base.model == PICO:
+        return ASSETS / "pico"
+    given = Path(base.model).expanduser()
+    folder = given if given.is_absolute() else root / given
+    if folder.is_dir():
+        return folder
+    if folder.is_file():
+        raise LorakitError(
+            f"The base model {base.model} is a single file, and this version loads folders.",
+            "Convert it to a diffusers folder, or name a Hub id.",
+        )
+    if not HUB_ID.match(base.model) or base.model.startswith((".", "/", "~")):
+        raise LorakitError(
+            f"The base model {base.model} is neither a folder here nor a Hub id.",
+            f"Looked in {folder}. A Hub id has the form owner/name; pico is shipped with lorakit.",
+        )
+    return _cached(base)
+
+
+def _cached(base: Base) -> Path | None:
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(base.model, "model_index.json", revision=base.revision or None)
+    return Path(found).parent if isinstance(found, str) else None
+
+
+def inspect(base: Base, root: Path) -> BaseFacts:
+    """The facts of a base; of a Hub id not yet downloaded, those of its family.
+
+    Raises LorakitError naming what is missing or of another family.
+    """
+    family = FAMILIES[base.family]
+    folder = locate(base, root)
+    if folder is None:
+        return BaseFacts(
+            model=base.model,
+            folder=None,
+            family=family.name,
+            resolution=family.resolution,
+            size_step=family.size_step,
+            latent_factor=8,
+            token_limit=family.token_limit,
+            prediction="epsilon",
+            weight_bytes=None,
+        )
+    index = _config(folder / "model_index.json", base)
+    missing = [p for p in family.parts if not (folder / p).is_dir()]
+    if missing:
+        raise LorakitError(
+            f"The base model {base.model} lacks {', '.join(missing)}.",
+            f"A {family.title} folder as diffusers writes it holds {', '.join(family.parts)}.",
+        )
+    unet = _config(folder / "unet" / "config.json", base)
+    vae = _config(folder / "vae" / "config.json", base)
+    text = _config(folder / "text_encoder" / "config.json", base)
+    scheduler = _config(folder / "scheduler" / "scheduler_config.json", base)
+    if "text_encoder_2" in index or unet.get("addition_embed_type") == "text_time":
+        raise LorakitError(
+            f"The base model {base.model} is an SDXL model, and the bundle says {base.family}.",
+            f"Choose a {family.title} model.",
+        )
+    latent_factor = 2 ** (len(vae["block_out_channels"]) - 1)
+    weights = [_weights(folder, part, stem, base) for part, stem in WEIGHTS.items()]
+    return BaseFacts(
+        model=base.model,
+        folder=folder,
+        family=family.name,
+        resolution=int(unet.get("sample_size") or 64) * latent_factor,
+        size_step=latent_factor * 2 ** (len(unet["block_out_channels"]) - 1),
+        latent_factor=latent_factor,
+        token_limit=int(text.get("max_position_embeddings", 77)) - 2,
+        prediction=str(scheduler.get("prediction_type", "epsilon")),
+        weight_bytes=sum(size for found in weights for size in found.values()),
+    )
+
+
+def _config(path: Path, base: Base) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+    except FileNotFoundError:
+        raise LorakitError(
+            f"The base model {base.model} has no {path.parent.name}/{path.name}.",
+            f"{path.parent} is not a diffusers folder, or its download is not complete.",
+        ) from None
+    except ValueError:
+        raise LorakitError(
+            f"The base model {base.model} has a damaged {path.name}.", f"Download {path} again."
+        ) from None
+
+
+def _weights(folder: Path, part: str, stem: str, base: Base) -> dict[Path, int]:
+    """The safetensors files of one part, with sizes: the plain ones, else the fp16 variant."""
+    for pattern in (f"{stem}.safetensors", f"{stem}-*.safetensors", f"{stem}.fp16*.safetensors"):
+        found = {f: f.stat().st_size for f in sorted((folder / part).glob(pattern))}
+        if found:
+            return found
+    raise LorakitError(
+        f"The base model {base.model} has no weights in {part}.",
+        f"Expected {part}/{stem}.safetensors in {folder}. Pickled weights (.bin, .ckpt) are not read.",
+    )
+
+
+def digest(folder: Path) -> str:
+    """sha256 over the configuration and weights of the parts that training uses.
+
+    Names count relative to the folder, so the digest is the same wherever the folder lies.
+    """
+    whole = hashlib.sha256()
+    for part in ("scheduler", "text_encoder", "tokenizer", "unet", "vae"):
+        for file in sorted((folder / part).iterdir()):
+            if file.suffix in (".json", ".txt", ".safetensors"):
+                whole.update(f"{part}/{file.name}\0".encode())
+                with file.open("rb") as opened:
+                    whole.update(hashlib.file_digest(opened, "sha256").digest())
+    return whole.hexdigest()

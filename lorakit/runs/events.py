@@ -1,0 +1,236 @@
+"""The lines of a run's `events.jsonl`: written by the trainer, folded by every viewer.
+
+One JSON object a line with a `kind` and a `time` (unix seconds). A reader skips kinds and keys it
+does not know, and an unfinished last line, so old and new versions can watch each other's runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, ClassVar, Literal
+
+FILE = "events.jsonl"
+
+Phase = Literal["starting", "downloading", "caching", "training", "sampling", "saving", "stopping"]
+"""What a trainer that lives is doing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What all events share."""
+
+    kind: ClassVar[str] = ""
+    time: float = field(default_factory=time.time)
+    """Unix seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started(Event):
+    """The trainer is up and has read its bundle. `steps` is the target, absolute."""
+
+    kind: ClassVar[str] = "started"
+    name: str
+    family: str
+    adapter: str
+    """In words, such as `LoRA rank 8 on linear`."""
+    device: str
+    """In words, such as `NVIDIA GeForce RTX 4090` or `CPU, 2 threads`."""
+    steps: int
+    batch_size: int
+    accumulation: int = 1
+    sample_every: int = 0
+    save_every: int = 0
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doing(Event):
+    """The phase has changed, or got further: `done` of `total` in `unit` (pictures, captions, bytes)."""
+
+    kind: ClassVar[str] = "doing"
+    phase: Phase
+    done: int | None = None
+    total: int | None = None
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stepped(Event):
+    """Steps `step - len(losses) + 1` to `step` are done. Reported together: a loss stays on the device
+    until then, so that no step waits for one."""
+
+    kind: ClassVar[str] = "stepped"
+    step: int
+    losses: list[float | None]
+    """Mean loss of each step; None where it was not finite and the step was skipped."""
+    learning_rate: float
+    seconds: float
+    """Wall time of these steps together, without sampling and saving."""
+    wait_seconds: float
+    """Part of `seconds` spent waiting for data."""
+    images: int
+    """Pictures seen in these steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sensed(Event):
+    """What the sensors say. None: no sensor answers. Doubles as the heartbeat, about every 2 s."""
+
+    kind: ClassVar[str] = "sensed"
+    memory_of: str = "RAM"
+    """What the next three are of: `VRAM`, or `RAM` where there is no accelerator."""
+    memory_gib: float | None = None
+    """Held by the trainer now."""
+    memory_peak_gib: float | None = None
+    """The most it has held."""
+    memory_total_gib: float | None = None
+    utilisation_percent: float | None = None
+    temperature_c: float | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    ram_gib: float | None = None
+    """Used on the machine."""
+    ram_total_gib: float | None = None
+    disk_free_gib: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved(Event):
+    """A checkpoint is complete. `path` is relative to the run."""
+
+    kind: ClassVar[str] = "saved"
+    step: int
+    path: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled(Event):
+    """Pictures were drawn; `paths` are relative to the run, one for each prompt."""
+
+    kind: ClassVar[str] = "sampled"
+    step: int
+    paths: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted(Event):
+    """A line for the log."""
+
+    kind: ClassVar[str] = "noted"
+    text: str
+    level: Literal["info", "warning", "error"] = "info"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requested(Event):
+    """Someone asked for something: `what` is stop, save or sample; `by` is user@host."""
+
+    kind: ClassVar[str] = "requested"
+    what: str
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed(Event):
+    """The run goes on from this step: what earlier lines say of later steps no longer holds."""
+
+    kind: ClassVar[str] = "resumed"
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished(Event):
+    """The run has ended as asked."""
+
+    kind: ClassVar[str] = "finished"
+    outcome: Literal["done", "stopped"]
+    step: int
+    files: list[str]
+    """What came out, relative to the run: adapter files first, then contact sheets."""
+    digest: str = ""
+    """Result digest: sha256 over the sorted tensors."""
+    exit_code: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed(Event):
+    """The run has ended with an error."""
+
+    kind: ClassVar[str] = "failed"
+    message: str
+    hint: str = ""
+    exit_code: int = 1
+
+
+KINDS: dict[str, type[Event]] = {
+    k.kind: k
+    for k in (
+        Started, Doing, Stepped, Sensed, Saved, Sampled, Noted, Requested, Resumed, Finished, Failed,
+    )
+}  # fmt: skip
+
+
+def encode(event: Event) -> str:
+    """One line of JSON, without the line end. Non-finite numbers are refused with ValueError."""
+    body = {"kind": event.kind, **dataclasses.asdict(event)}
+    return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def decode(line: str) -> Event | None:
+    """The event of a line, or None for a line that is cut short or of a kind not known here."""
+    try:
+        body: dict[str, Any] = json.loads(line)
+        made = KINDS[body.pop("kind")]
+        known = {f.name for f in dataclasses.fields(made)}
+        return made(**{k: v for k, v in body.items() if k in known})
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+class Log:
+    """The writer's end: appends and flushes line by line.
+
+    A write that fails (a full disk) must not end a training: the event is dropped and counted.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.dropped = 0
+        self._file: IO[str] = path.open("a", encoding="utf-8", newline="\n")
+
+    def append(self, event: Event) -> None:
+        """Write one event so that any reader sees it at once."""
+        try:
+            self._file.write(encode(event) + "\n")
+            self._file.flush()
+        except OSError:
+            self.dropped += 1
+
+
+class Tail:
+    """A reader's end: each `read` returns the events that were added since the last."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._rest = b""
+
+    def read(self) -> Iterator[Event]:
+        """New events, in order. A file that is not there yet has none."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                fresh = file.read()
+        except FileNotFoundError:
+            return
+        self._offset += len(fresh)
+        *lines, self._rest = (self._rest + fresh).split(b"\n")
+        for line in lines:
+            event = decode(line.decode("utf-8", errors="replace"))
+            if event is not None:
+                yield event
