@@ -8,13 +8,30 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
-SCHEMA = 1
+SCHEMA: Literal[1] = 1
 """The version of the bundle's format that this lorakit writes."""
 
 PICO = "pico"
 """The value of `base.model` that means the base model shipped with lorakit."""
+
+
+def control_character(text: str) -> str | None:
+    """The first character of a text that no path on screen or disk should hold, if there is one."""
+    return next((c for c in text if c < " " or "\x7f" <= c <= "\x9f"), None)
+
+
+def _path(text: str) -> str:
+    """Refuses what a Windows path in double quotes turns into: `"C:\\new"` holds a line feed."""
+    if control_character(text):
+        raise PydanticCustomError("control_character", "holds a control character")
+    return text
+
+
+PathText = Annotated[str, Field(min_length=1), AfterValidator(_path)]
+"""A path, or a Hub id, as text."""
 
 
 class Section(BaseModel):
@@ -35,7 +52,7 @@ class Base(Section):
     family: Literal["sd1"] = "sd1"
     """Architecture of the base model. sd1 is Stable Diffusion 1.x and everything tuned from it."""
 
-    model: Annotated[str, Field(min_length=1)] = PICO
+    model: PathText = PICO
     """pico (shipped with lorakit), a diffusers folder, or a Hub id such as owner/name."""
 
     revision: str = ""
@@ -45,7 +62,7 @@ class Base(Section):
 class Source(Section):
     """One folder of pictures."""
 
-    path: Annotated[str, Field(min_length=1)]
+    path: PathText
     """Folder with pictures and captions of the same name, relative to the bundle's file."""
 
     repeats: Annotated[int, Field(ge=1, le=9999)] = 1
@@ -65,7 +82,8 @@ class Dataset(Section):
     """Side of a square picture of the same area as the training pictures, in pixels."""
 
     buckets: bool = True
-    """Keep each picture's shape by training on several sizes of the same area. Off: square crops."""
+    """Keep each picture's shape by training on several sizes of the same area. Off: square
+    crops."""
 
 
 class Adapter(Section):
@@ -86,8 +104,7 @@ class Adapter(Section):
 
 
 class OptimizerOptions(Section):
-    """Options of the optimizer. An optimizer ignores none in silence: check says which it has no use
-    for."""
+    """Options of the optimizer; check says which of them the chosen one has no use for."""
 
     weight_decay: Annotated[float, Field(ge=0, le=1)] = 0.01
     """Decoupled weight decay. adamw, adafactor."""
@@ -152,7 +169,8 @@ class Loss(Section):
     """Min-SNR weight: limits how much easy timesteps count. 5 is usual, 0 turns it off."""
 
     noise_offset: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Share of noise that is constant over a picture, for very dark and very bright ones. 0: none."""
+    """Share of noise that is constant over a picture, for very dark and very bright ones. 0:
+    none."""
 
 
 class Memory(Section):

@@ -111,7 +111,6 @@ def inspect(base: Base, root: Path) -> BaseFacts:
             f"Choose a {family.title} model.",
         )
     latent_factor = 2 ** (len(vae["block_out_channels"]) - 1)
-    weights = [_weights(folder, part, stem, base) for part, stem in WEIGHTS.items()]
     return BaseFacts(
         model=base.model,
         folder=folder,
@@ -121,7 +120,7 @@ def inspect(base: Base, root: Path) -> BaseFacts:
         latent_factor=latent_factor,
         token_limit=int(text.get("max_position_embeddings", 77)) - 2,
         prediction=str(scheduler.get("prediction_type", "epsilon")),
-        weight_bytes=sum(size for found in weights for size in found.values()),
+        weight_bytes=sum(size for part in WEIGHTS for size in weight_files(folder, part).values()),
     )
 
 
@@ -139,25 +138,29 @@ def _config(path: Path, base: Base) -> dict[str, Any]:
         ) from None
 
 
-def _weights(folder: Path, part: str, stem: str, base: Base) -> dict[Path, int]:
-    """The safetensors files of one part, with sizes: the plain ones, else the fp16 variant."""
+def weight_files(folder: Path, part: str) -> dict[Path, int]:
+    """The safetensors files of one part, with sizes: the plain ones, else the fp16 variant.
+
+    Raises LorakitError where there are none.
+    """
+    stem = WEIGHTS[part]
     for pattern in (f"{stem}.safetensors", f"{stem}-*.safetensors", f"{stem}.fp16*.safetensors"):
         found = {f: f.stat().st_size for f in sorted((folder / part).glob(pattern))}
         if found:
             return found
     raise LorakitError(
-        f"The base model {base.model} has no weights in {part}.",
-        f"Expected {part}/{stem}.safetensors in {folder}. Pickled weights (.bin, .ckpt) are not read.",
+        f"The base model in {folder} has no weights in {part}.",
+        f"Expected {part}/{stem}.safetensors. Pickled weights (.bin, .ckpt) are not read.",
     )
 
 
-def digest(folder: Path) -> str:
-    """sha256 over the configuration and weights of the parts that training uses.
+def digest(folder: Path, *parts: str) -> str:
+    """sha256 over the configuration and weights of some parts of a pipeline.
 
     Names count relative to the folder, so the digest is the same wherever the folder lies.
     """
     whole = hashlib.sha256()
-    for part in ("scheduler", "text_encoder", "tokenizer", "unet", "vae"):
+    for part in sorted(parts):
         for file in sorted((folder / part).iterdir()):
             if file.suffix in (".json", ".txt", ".safetensors"):
                 whole.update(f"{part}/{file.name}\0".encode())

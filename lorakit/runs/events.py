@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, ClassVar, Literal
@@ -50,7 +52,7 @@ class Started(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doing(Event):
-    """The phase has changed, or got further: `done` of `total` in `unit` (pictures, captions, bytes)."""
+    """The phase has changed, or got further: `done` of `total` in `unit` (pictures, bytes)."""
 
     kind: ClassVar[str] = "doing"
     phase: Phase
@@ -61,8 +63,10 @@ class Doing(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stepped(Event):
-    """Steps `step - len(losses) + 1` to `step` are done. Reported together: a loss stays on the device
-    until then, so that no step waits for one."""
+    """Steps `step - len(losses) + 1` to `step` are done.
+
+    Reported together: a loss stays on the device until then, so that no step waits for one.
+    """
 
     kind: ClassVar[str] = "stepped"
     step: int
@@ -171,7 +175,8 @@ class Failed(Event):
 KINDS: dict[str, type[Event]] = {
     k.kind: k
     for k in (
-        Started, Doing, Stepped, Sensed, Saved, Sampled, Noted, Requested, Resumed, Finished, Failed,
+        Started, Doing, Stepped, Sensed, Saved, Sampled, Noted, Requested, Resumed, Finished,
+        Failed,
     )
 }  # fmt: skip
 
@@ -183,14 +188,58 @@ def encode(event: Event) -> str:
 
 
 def decode(line: str) -> Event | None:
-    """The event of a line, or None for a line that is cut short or of a kind not known here."""
+    """The event of a line, or None for a line that is cut short, of a kind not known here, or with
+    a value that its field cannot hold."""
     try:
         body: dict[str, Any] = json.loads(line)
         made = KINDS[body.pop("kind")]
-        known = {f.name for f in dataclasses.fields(made)}
-        return made(**{k: v for k, v in body.items() if k in known})
-    except (ValueError, KeyError, TypeError, AttributeError):
+        fits = _FITS[made]
+        known = {k: v for k, v in body.items() if k in fits}
+        return made(**known) if all(fits[k](v) for k, v in known.items()) else None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
+
+
+def _is_int(value: object) -> bool:
+    return type(value) is int and abs(value) < 2**63
+
+
+def _is_float(value: object) -> bool:
+    return _is_int(value) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _is_str(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _optional(fits: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: value is None or fits(value)
+
+
+def _list_of(fits: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, list) and all(map(fits, value))
+
+
+def _is_words(value: object) -> bool:
+    return isinstance(value, dict) and all(map(_is_str, value.values()))
+
+
+_CHECKS: dict[str, Callable[[object], bool]] = {
+    "int": _is_int,
+    "int | None": _optional(_is_int),
+    "float": _is_float,
+    "float | None": _optional(_is_float),
+    "str": _is_str,
+    "list[float | None]": _list_of(_optional(_is_float)),
+    "list[str]": _list_of(_is_str),
+    "dict[str, str]": _is_words,
+}
+
+_FITS = {
+    made: {f.name: _CHECKS.get(str(f.type), _is_str) for f in dataclasses.fields(made)}
+    for made in KINDS.values()
+}
+"""For each kind, what a field accepts. A word from a fixed set may be one of a newer version."""
 
 
 class Log:
@@ -201,13 +250,16 @@ class Log:
 
     def __init__(self, path: Path) -> None:
         self.dropped = 0
+        self._lock = threading.Lock()  # the heartbeat writes too
         self._file: IO[str] = path.open("a", encoding="utf-8", newline="\n")
 
     def append(self, event: Event) -> None:
         """Write one event so that any reader sees it at once."""
+        line = encode(event) + "\n"
         try:
-            self._file.write(encode(event) + "\n")
-            self._file.flush()
+            with self._lock:
+                self._file.write(line)
+                self._file.flush()
         except OSError:
             self.dropped += 1
 

@@ -1,0 +1,83 @@
+"""Reads bundles: a good one fast, a bad one with everything that is wrong in it at once."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from lorakit.bundle import keys, layout, syntax
+from lorakit.bundle.explain import check_schema, explain
+from lorakit.bundle.models import SCHEMA, Bundle
+from lorakit.bundle.overrides import apply
+from lorakit.bundle.problems import BundleError, Problem
+
+
+def read(path: Path, overrides: Sequence[str] = ()) -> Bundle:
+    """The bundle in a file. Raises BundleError with every problem and its line."""
+    return parse(syntax.read_text(path), overrides, str(path))
+
+
+def parse(text: str, overrides: Sequence[str] = (), where: str = "") -> Bundle:
+    """The bundle in a text; `where` names the text in an error.
+
+    `overrides` such as `train.steps=300` apply before anything is checked. Raises BundleError with
+    every problem and its line.
+    """
+    return build(syntax.load(text, where), overrides, text, where)
+
+
+def build(
+    data: Mapping[str, Any],
+    overrides: Sequence[str] = (),
+    text: str = "",
+    where: str = "",
+) -> Bundle:
+    """The bundle of plain tables and values, which `text`, if given, was read from.
+
+    Raises BundleError with every problem, in the text's order.
+    """
+    bundle, problems = check(data, overrides, text)
+    if bundle is None:
+        raise BundleError(problems, where)
+    return bundle
+
+
+def check(
+    data: Mapping[str, Any], overrides: Sequence[str] = (), text: str = ""
+) -> tuple[Bundle | None, list[Problem]]:
+    """Like `build`, with the problems returned; the bundle is None where there are any."""
+    tables = copy.deepcopy(dict(data))
+    typed, mistyped = apply(tables, overrides)
+    schema = check_schema(tables)
+    if schema and "newer" in schema.what:
+        return None, _placed([schema], text, typed)  # its other keys mean nothing here
+    found = [schema] if schema else []
+    tables["schema"] = SCHEMA
+    bundle = None
+    try:
+        bundle = Bundle.model_validate(tables)
+    except ValidationError as error:
+        found += explain(error, typed)
+    problems = mistyped + _placed(found, text, typed)
+    return (None if problems else bundle), problems
+
+
+def _placed(problems: list[Problem], text: str, typed: Mapping[keys.Path, str]) -> list[Problem]:
+    """With line numbers, and in the order of the lines."""
+    lines = {keys.join(path): place.line for path, place in layout.places(text).items()}
+    set_by_hand = tuple(keys.join(path) for path in typed)
+
+    def line(key: str) -> int | None:
+        if key.startswith(set_by_hand):
+            return None
+        while key and key not in lines:
+            key = key[: key.rfind("[")] if key.endswith("]") else key.rpartition(".")[0]
+        return lines.get(key)
+
+    placed = [replace(p, line=line(p.where)) for p in problems]
+    return sorted(placed, key=lambda p: p.line or 0)

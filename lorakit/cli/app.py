@@ -1,0 +1,244 @@
+"""The commands and their options. Each is one call into a module that is loaded only then."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lorakit import __version__
+from lorakit.errors import ExitCode, LorakitError
+
+app = typer.Typer(
+    name="lorakit",
+    help="Train LoRAs of Stable Diffusion models. Without a command: the wizard.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+BundleFile = Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle: a TOML file.")]
+Settings = Annotated[
+    list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a value of the bundle.")
+]
+RunName = Annotated[
+    str | None,
+    typer.Argument(metavar="[RUN]", help="Name, start of a name, or folder. Default: the newest."),
+]
+RunsFolder = Annotated[
+    Path | None, typer.Option("--runs", metavar="DIR", help="Where runs live.", show_default=False)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+_debug = False
+
+
+def main() -> None:
+    """Run a command and exit with its code. An error is printed once, without a traceback."""
+    from lorakit.cli import streams
+
+    streams.prepare()
+    try:
+        app(prog_name="lorakit")
+    except LorakitError as error:
+        _trace()
+        streams.report(error)
+        _exit(error.code)
+    except KeyboardInterrupt:
+        _exit(ExitCode.INTERRUPTED)
+    except SystemExit as ended:
+        _exit(ended.code if isinstance(ended.code, int) else 0)
+    except OSError as error:  # a closed pipe or terminal is nobody's error
+        if not isinstance(error, BrokenPipeError) and error.errno != 5:
+            _bug(error)
+        _exit(ExitCode.TRAINING_FAILED)
+    except Exception as error:
+        _bug(error)
+        _exit(ExitCode.TRAINING_FAILED)
+
+
+def _bug(error: Exception) -> None:
+    from lorakit.cli import streams
+
+    _trace()
+    streams.report(
+        LorakitError(
+            f"This is a bug in lorakit: {type(error).__name__}: {error}",
+            "" if _debug else "Please report it, with what this prints: lorakit --debug ...",
+        )
+    )
+
+
+def _trace() -> None:
+    if _debug:
+        traceback.print_exc()
+
+
+def _exit(code: int) -> None:
+    """Leave, also where stdout or stderr is a pipe or terminal that is gone."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    sys.exit(int(code))
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"lorakit {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Train LoRAs of Stable Diffusion models. Without a command: the wizard."""
+    global _debug
+    _debug = debug
+    if context.invoked_subcommand is None:
+        from lorakit.cli.new import wizard
+
+        raise typer.Exit(wizard())
+
+
+@app.command()
+def demo(
+    folder: Annotated[
+        Path, typer.Option("--dir", metavar="DIR", help="Where the demo's bundle is put.")
+    ] = Path("lorakit-demo"),
+    runs: RunsFolder = None,
+) -> None:
+    """Train a small LoRA here and now. Needs no download and no GPU, and takes minutes."""
+    from lorakit.cli.demo import demo as command
+
+    raise typer.Exit(command(folder, runs))
+
+
+@app.command()
+def new(
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="BUNDLE", help="Start from this bundle's answers."),
+    ] = None,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Ask line by line, without a screen.")
+    ] = False,
+) -> None:
+    """Make a bundle with the wizard."""
+    from lorakit.cli.new import wizard
+
+    raise typer.Exit(wizard(source, plain))
+
+
+@app.command()
+def train(
+    bundle: BundleFile,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Start it and return; see it with watch.")
+    ] = False,
+    settings: Settings = [],  # noqa: B006
+    runs: RunsFolder = None,
+) -> None:
+    """Train a bundle. Ctrl-C stops after the step and saves; again, it aborts."""
+    from lorakit.cli.train import train as command
+
+    raise typer.Exit(command(bundle, settings, runs, detach))
+
+
+@app.command()
+def watch(run: RunName = None, runs: RunsFolder = None) -> None:
+    """Look at a run. Leaving does not stop it."""
+    from lorakit.cli.watch import watch as command
+
+    raise typer.Exit(command(run, runs))
+
+
+@app.command(name="runs")
+def list_runs(json: Json = False, runs: RunsFolder = None) -> None:
+    """List runs, newest first."""
+    from lorakit.cli.runs import list_runs as command
+
+    raise typer.Exit(command(runs, json))
+
+
+@app.command()
+def stop(run: RunName = None, runs: RunsFolder = None) -> None:
+    """Ask a run to stop after its step and to save."""
+    from lorakit.cli.stop import stop as command
+
+    raise typer.Exit(command(run, runs))
+
+
+@app.command()
+def sample(
+    words: Annotated[
+        list[str], typer.Argument(metavar="[RUN] PROMPT", help="A run, and what to draw.")
+    ],
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the picture.")] = 1,
+    steps: Annotated[
+        int | None, typer.Option(min=1, max=1000, help="Denoising steps.", show_default=False)
+    ] = None,
+    guidance: Annotated[
+        float | None,
+        typer.Option(min=1, max=50, help="How strictly to follow.", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where the picture goes.")
+    ] = None,
+    runs: RunsFolder = None,
+) -> None:
+    """Draw a picture with the LoRA of a run."""
+    from lorakit.cli.sample import sample as command
+
+    raise typer.Exit(command(words, seed, steps, guidance, out, runs))
+
+
+@app.command()
+def check(bundle: BundleFile, json: Json = False, settings: Settings = []) -> None:  # noqa: B006
+    """Say all that is wrong or doubtful about a bundle. Loads nothing."""
+    from lorakit.cli.check import check as command
+
+    raise typer.Exit(command(bundle, settings, json))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of bundles."""
+    from lorakit.cli.schema import schema as command
+
+    raise typer.Exit(command())
+
+
+@app.command()
+def hardware(
+    json: Json = False,
+    save: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write it to a file, for a report.")
+    ] = None,
+) -> None:
+    """Say what this machine is."""
+    from lorakit.cli.hardware import hardware as command
+
+    raise typer.Exit(command(json, save))
+
+
+@app.command()
+def presets(
+    name: Annotated[str | None, typer.Argument(help="Show the settings of this one.")] = None,
+    json: Json = False,
+) -> None:
+    """List presets, or show one."""
+    from lorakit.cli.presets import presets as command
+
+    raise typer.Exit(command(name, json))

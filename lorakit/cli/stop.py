@@ -1,0 +1,24 @@
+"""`lorakit stop`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lorakit.cli import streams
+from lorakit.errors import LorakitError
+from lorakit.runs import control
+from lorakit.runs.directory import find, runs_root
+from lorakit.runs.status import RUNNING
+
+
+def stop(name: str | None, runs: Path | None) -> int:
+    """Ask a run to stop after its step and to save."""
+    run = find(name, runs_root(runs))
+    status = run.status()
+    if status not in RUNNING:
+        raise LorakitError(
+            f"{run.name} is not running: it is {status}.", "lorakit runs lists those that are."
+        )
+    control.request(run, "stop")
+    streams.err(f"{run.name} stops after its step and saves.")
+    return 0

@@ -1,0 +1,277 @@
+"""What is wrong or doubtful about the pictures, each in one sentence with the way out."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter as Tally
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from lorakit.bundle.models import Dataset
+from lorakit.bundle.problems import Problem
+from lorakit.dataset import captions
+from lorakit.dataset.folders import Contents
+from lorakit.dataset.report import DatasetReport, Picture
+from lorakit.dataset.sniff import READABLE, looks
+from lorakit.errors import ExitCode
+
+NAMED = 5
+"""So many files are named in a sentence; of more, the rest is counted."""
+
+MUCH_UPSCALED = 2.0
+"""Above this a picture turns visibly soft."""
+
+_KOHYA = re.compile(r"([1-9][0-9]{0,3})_.+")
+
+
+def listed(names: Iterable[str]) -> str:
+    """The first names and how many more there are: `a.jpg, b.jpg and 3 more`."""
+    every = list(names)
+    shown = ", ".join(every[:NAMED])
+    return f"{shown} and {len(every) - NAMED} more" if len(every) > NAMED else shown
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 picture`, `2 pictures`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _of_source(index: int, key: str) -> str:
+    return f"dataset.sources[{index}].{key}"
+
+
+def _error(where: str, what: str, fix: str) -> Problem:
+    return Problem(where=where, what=what, fix=fix, code=ExitCode.DATA)
+
+
+def _warning(where: str, what: str, fix: str = "") -> Problem:
+    return Problem(where=where, what=what, fix=fix, severity="warning", code=ExitCode.DATA)
+
+
+def noted(name: str, note: str) -> Problem:
+    """A doubt about one picture that is used all the same."""
+    return _warning(name, f"{name} {note}.")
+
+
+def missing_folder(index: int, given: str, folder: Path) -> Problem:
+    """A source that is not there or no folder, with the nearest folder that is."""
+    if folder.exists():
+        what, fix = f"{given} is a file, not a folder.", f"Name its folder, {folder.parent}."
+    else:
+        parent = next((p for p in folder.parents if p.is_dir()), Path("/"))
+        what = f"The folder {given} does not exist."
+        fix = f"Looked for {folder}; the nearest folder there is is {parent}."
+        inside = _folders_in(parent)
+        if inside:
+            fix += f" It holds {listed(inside)}."
+    return _error(_of_source(index, "path"), what, fix)
+
+
+def _folders_in(parent: Path) -> list[str]:
+    try:
+        return sorted(
+            e.name for e in os.scandir(parent) if e.is_dir() and not e.name.startswith(".")
+        )
+    except OSError:
+        return []
+
+
+def of_folder(index: int, folder: Path, contents: Contents, repeats: int) -> list[Problem]:
+    """Doubts about the folder of one source as a whole."""
+    found = []
+    if not contents.pictures:
+        found.append(_no_pictures(index, folder, contents))
+    if contents.closed:
+        found.append(
+            _error(
+                _of_source(index, "path"),
+                f"Folders that may not be read: {listed(contents.closed)}.",
+                "Allow it: chmod u+rx on each of them.",
+            )
+        )
+    hidden = [n for n in contents.others if _is_picture(folder / n)]
+    if hidden:
+        found.append(
+            _warning(
+                _of_source(index, "path"),
+                f"Pictures with another extension are not used: {listed(hidden)}.",
+                "Rename them to .jpg or .png, or move them away.",
+            )
+        )
+    twice = {n: c for n, c in contents.captions.items() if len(c) > 1}
+    if twice:
+        found.append(
+            _warning(
+                _of_source(index, "path"),
+                f"Pictures with more than one caption file: {listed(twice)}.",
+                f"Only {listed(c[0] for c in twice.values())} is used; remove the others.",
+            )
+        )
+    shared = [
+        n for n, c in Tally(os.path.splitext(n)[0] for n in contents.captions).items() if c > 1
+    ]
+    if shared:
+        found.append(
+            _warning(
+                _of_source(index, "path"),
+                f"Pictures of the same name share one caption: {listed(shared)}.",
+                "Rename one of them if they show different things.",
+            )
+        )
+    lonely = [n for n in contents.others if os.path.splitext(n)[1].lower() in captions.SUFFIXES]
+    if lonely and contents.pictures:
+        found.append(
+            _warning(
+                _of_source(index, "path"),
+                f"Caption files without a picture: {listed(lonely)}.",
+                "A caption has the name of its picture: dog.jpg and dog.txt.",
+            )
+        )
+    named = [n for n in [folder.name, *contents.folders] if _KOHYA.fullmatch(n.rsplit("/", 1)[-1])]
+    if named and repeats == 1:
+        found.append(
+            _warning(
+                _of_source(index, "repeats"),
+                f"The number at the start of {listed(named)} is not read as repeats.",
+                "Give each such folder a source of its own, with repeats.",
+            )
+        )
+    return found
+
+
+def _is_picture(path: Path) -> bool:
+    try:
+        return path.is_file() and looks(path) in READABLE
+    except OSError:
+        return False
+
+
+def _no_pictures(index: int, folder: Path, contents: Contents) -> Problem:
+    kinds = ", ".join(f"{n} {suffix}" for suffix, n in contents.extensions.items())
+    looked = f"{folder}" + (
+        f" and {counted(len(contents.folders), 'folder')} in it" if contents.folders else ""
+    )
+    return _error(
+        _of_source(index, "path"),
+        f"No pictures in {looked}: {kinds or 'no files at all'}"
+        + (f", and {counted(contents.ignored, 'system file')}." if contents.ignored else "."),
+        "Expected .jpg, .png, .webp, .bmp, .gif or .tiff files, in it or in folders below it.",
+    )
+
+
+def of_report(
+    report: DatasetReport, dataset: Dataset, counter: captions.Counter | None
+) -> list[Problem]:
+    """Doubts that show only when all pictures have been read."""
+    found = [_error(u.name, u.why, u.fix) for u in report.unusable]
+    for index, source in enumerate(dataset.sources):
+        pictures = [p for p in report.pictures if p.source == index]
+        found += _captions(index, pictures, source.trigger)
+    found += _lengths(report.pictures, dataset, counter)
+    found += _sizes(report.pictures)
+    found += _duplicates(report.pictures)
+    return found
+
+
+def _captions(index: int, pictures: Sequence[Picture], trigger: str) -> list[Problem]:
+    without = [p.name for p in pictures if p.caption_path is None]
+    if not without:
+        return []
+    if len(without) == len(pictures):
+        if trigger.strip():
+            return []
+        return [
+            _error(
+                _of_source(index, "trigger"),
+                f"None of {counted(len(pictures), 'picture')} has a caption, and there is "
+                "no trigger.",
+                "Set a trigger, or write captions: dog.txt or dog.caption beside dog.jpg.",
+            )
+        ]
+    instead = f"the trigger {trigger} is used alone" if trigger.strip() else "nothing stands for it"
+    return [
+        _warning(
+            _of_source(index, "path"),
+            f"{len(without)} of {counted(len(pictures), 'picture')} have no caption, and "
+            f"{instead}: {listed(without)}.",
+            "Write their captions, each beside its picture.",
+        )
+    ]
+
+
+def _lengths(
+    pictures: Sequence[Picture], dataset: Dataset, counter: captions.Counter | None
+) -> list[Problem]:
+    if counter is None:
+        return []
+    long = [p for p in pictures if (p.tokens or 0) > counter.limit]
+    found = []
+    lost = []
+    for p in long:
+        trigger = captions.folded(dataset.sources[p.source].trigger)
+        cut = counter.measure(p.caption).cut
+        if trigger and not captions.holds(p.caption[: len(p.caption) - len(cut)], trigger):
+            lost.append(p.name)
+    if lost:
+        found.append(
+            _error(
+                "dataset.sources",
+                f"The trigger stands behind the {counter.limit} tokens that are read, so it is "
+                f"never learned there: {listed(lost)}.",
+                "Move it to the front of these captions, or shorten them.",
+            )
+        )
+    if long:
+        first = long[0]
+        found.append(
+            _warning(
+                "dataset.sources",
+                f"{counted(len(long), 'caption')} longer than {counter.limit} tokens, and the "
+                f"rest is not read: {listed(f'{p.name} ({p.tokens})' for p in long)}.",
+                f"Shorten them; of the first, this is lost: "
+                f"{counter.measure(first.caption).cut.strip()[:60]}",
+            )
+        )
+    return found
+
+
+def _sizes(pictures: Sequence[Picture]) -> list[Problem]:
+    soft = [p for p in pictures if p.upscale > MUCH_UPSCALED]
+    extreme = [p for p in pictures if p.fit.extreme]
+    found = []
+    if soft:
+        named = listed(f"{p.name} {p.width} x {p.height} ({p.upscale:.1f}x)" for p in soft)
+        found.append(
+            _warning(
+                "dataset.resolution",
+                f"{counted(len(soft), 'picture')} made more than twice as large: {named}.",
+                "Use larger originals or a lower resolution, or remove them.",
+            )
+        )
+    if extreme:
+        named = listed(f"{p.name} {p.width} x {p.height} (keeps {p.fit.kept:.0%})" for p in extreme)
+        found.append(
+            _warning(
+                "dataset.buckets",
+                f"{counted(len(extreme), 'picture')} longer than 4:1, and only the middle is "
+                f"used: {named}.",
+                "Cut out the part that matters.",
+            )
+        )
+    return found
+
+
+def _duplicates(pictures: Sequence[Picture]) -> list[Problem]:
+    same: dict[str, list[str]] = {}
+    for p in pictures:
+        same.setdefault(p.sha256, []).append(p.name)
+    return [
+        _warning(
+            names[0],
+            f"The same picture {len(names)} times: {listed(names)}.",
+            "Keep one; to show it more often, use repeats.",
+        )
+        for names in same.values()
+        if len(names) > 1
+    ]

@@ -1,0 +1,250 @@
+"""Opens a picture the one way that all of lorakit sees it: upright, RGB, sRGB, opaque."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lorakit.dataset.buckets import Fit
+from lorakit.dataset.sniff import READABLE, looks
+from lorakit.errors import ExitCode, LorakitError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from PIL import Image
+
+GROUND = (255, 255, 255)
+"""Colour behind transparent pictures."""
+
+MAX_PIXELS = 178_956_970
+"""More than this is refused: Pillow's own limit against decompression bombs."""
+
+_ORIENTATION = 0x0112
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What one look at a picture tells."""
+
+    width: int
+    """Upright, in pixels."""
+    height: int
+    turned: bool
+    """Whether EXIF turned it."""
+    notes: tuple[str, ...]
+    """Doubts about it, each a sentence that follows its name."""
+
+
+def examine(path: Path) -> Seen:
+    """Size of a picture as it stands upright, after reading it to its end.
+
+    Raises LorakitError (code DATA) naming the file where it cannot be used.
+    """
+    with _opened(path) as image:
+        # The second picture of a phone's MPO file is the same shot, not a frame.
+        frames = 1 if image.format == "MPO" else int(getattr(image, "n_frames", 1))
+        # Pillow has turned a TIFF's size here already, and its pixels and tag once it is loaded.
+        width, height = image.size
+        # A JPEG is read to its end at an eighth of its size as well, in a fraction of the time.
+        image.draft(None, (width // 8, height // 8))
+        image.load()
+        turn, damaged = _orientation(image)
+        _eight_bit(image)
+        notes = []
+        if damaged:
+            notes.append(f"has an EXIF orientation that is none ({damaged}); taken as upright")
+        if frames > 1:
+            notes.append(f"has {frames} frames, and only the first is used")
+        if not _profile_reads(image):
+            notes.append("has a colour profile that cannot be read; taken as sRGB")
+    if turn in (5, 6, 7, 8):
+        width, height = height, width
+    return Seen(width=width, height=height, turned=turn != 1, notes=tuple(notes))
+
+
+def open_upright(path: Path) -> Image.Image:
+    """The picture as RGB: turned upright, on white where it is transparent, in sRGB.
+
+    Of an animation it is the first frame. An EXIF orientation or a colour profile that cannot be
+    read is left alone. Raises LorakitError (code DATA) naming the file.
+    """
+    with _opened(path) as image:
+        image.load()
+        return _turned(_opaque(image), _orientation(image)[0])
+
+
+def prepare(path: Path, fit: Fit) -> Image.Image:
+    """The picture scaled and cropped to its bucket: RGB, fit.width x fit.height pixels."""
+    from PIL import Image
+
+    image = open_upright(path)
+    # Only the part that stays is scaled, so that a picture of 6000 x 20 never becomes one of
+    # 150,000 x 500 on the way.
+    across, down = image.width / fit.scale_width, image.height / fit.scale_height
+    box = (
+        fit.left * across,
+        fit.top * down,
+        min((fit.left + fit.width) * across, image.width),
+        min((fit.top + fit.height) * down, image.height),
+    )
+    return image.resize((fit.width, fit.height), Image.Resampling.LANCZOS, box=box)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Image.Image]:
+    """The picture, not yet decoded; whatever goes wrong inside becomes one LorakitError."""
+    from PIL import Image, UnidentifiedImageError
+
+    # Pillow's doubts belong into the report, by name, not on the terminal.
+    warnings.filterwarnings("ignore", module=r"PIL\b")
+    name = path.name
+    try:
+        kind = looks(path)
+        if kind not in READABLE:
+            raise _refused(path, kind)
+        with path.open("rb") as file, Image.open(file, formats=[READABLE[kind]]) as image:
+            yield image
+    except LorakitError:
+        raise
+    except Image.DecompressionBombError:
+        raise LorakitError(
+            f"{name} has more than {MAX_PIXELS:,} pixels, the most that is read.",
+            "Make it smaller first.",
+            ExitCode.DATA,
+        ) from None
+    except MemoryError:
+        raise LorakitError(
+            f"{name} does not fit into memory.", "Make it smaller first.", ExitCode.DATA
+        ) from None
+    except UnidentifiedImageError:
+        raise LorakitError(
+            f"{name} begins like {kind} and cannot be read as one.",
+            "Replace it by a whole copy, or remove it.",
+            ExitCode.DATA,
+        ) from None
+    except PermissionError:
+        raise LorakitError(
+            f"{name} may not be read.", f"Allow it: chmod u+r {path}", ExitCode.DATA
+        ) from None
+    except Exception as error:  # damaged bytes raise nearly every type, by format and by place
+        reason = str(error).strip().rstrip(".") or type(error).__name__
+        raise LorakitError(
+            f"{name} is damaged or cut short: {reason}.",
+            "Replace it by a whole copy, or remove it.",
+            ExitCode.DATA,
+        ) from None
+
+
+def _refused(path: Path, kind: str) -> LorakitError:
+    name = path.name
+    if kind == "empty":
+        return LorakitError(
+            f"{name} is empty, 0 bytes.", "Replace it by a whole copy, or remove it.", ExitCode.DATA
+        )
+    if kind == "a Git LFS pointer":
+        return LorakitError(
+            f"{name} is a Git LFS pointer: the picture itself was not downloaded.",
+            "Run git lfs pull in its folder.",
+            ExitCode.DATA,
+        )
+    if kind in ("HEIC", "JPEG XL", "JPEG 2000", "an SVG drawing", "a Photoshop file"):
+        what = kind if kind.startswith("a") else f"a {kind} picture"
+        return LorakitError(
+            f"{name} is {what}, which is not read.", "Convert it to JPEG or PNG.", ExitCode.DATA
+        )
+    return LorakitError(
+        f"{name} is {kind}, not a picture.", "Remove it, or replace it by a picture.", ExitCode.DATA
+    )
+
+
+def _orientation(image: Image.Image) -> tuple[int, str]:
+    """How to turn it, 1 to 8, and in words what stands there instead, if it is none of these."""
+    try:
+        value = image.getexif().get(_ORIENTATION, 1)
+    except Exception:  # a damaged EXIF block raises nearly every type
+        return 1, "a damaged EXIF block"
+    if isinstance(value, int) and 1 <= value <= 8:
+        return value, ""
+    return 1, repr(value)[:40]
+
+
+def _turned(image: Image.Image, orientation: int) -> Image.Image:
+    from PIL.Image import Transpose
+
+    how = {
+        2: Transpose.FLIP_LEFT_RIGHT,
+        3: Transpose.ROTATE_180,
+        4: Transpose.FLIP_TOP_BOTTOM,
+        5: Transpose.TRANSPOSE,
+        6: Transpose.ROTATE_270,
+        7: Transpose.TRANSVERSE,
+        8: Transpose.ROTATE_90,
+    }.get(orientation)
+    return image if how is None else image.transpose(how)
+
+
+def _opaque(image: Image.Image) -> Image.Image:
+    """RGB in sRGB, on the ground colour where it is transparent."""
+    from PIL import Image
+
+    image = _eight_bit(image)
+    profile = image.info.get("icc_profile")
+    alpha = None
+    if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
+        image = image.convert("RGBA")
+        alpha = image.getchannel("A")
+        image = image.convert("RGB")
+    elif image.mode not in ("RGB", "L", "CMYK"):
+        image = image.convert("RGB")
+    colours = (_in_srgb(image, profile) if profile else None) or image.convert("RGB")
+    if alpha is None:
+        return colours
+    ground = Image.new("RGB", colours.size, GROUND)
+    ground.paste(colours, mask=alpha)
+    return ground
+
+
+def _eight_bit(image: Image.Image) -> Image.Image:
+    """Grey of 16 bits scaled to 8, since Pillow's own conversion clips it to white."""
+    if image.mode in ("F", "LAB"):
+        raise ValueError(f"pixels of the kind {image.mode} are not read; save it with 8 bits")
+    if not image.mode.startswith("I"):
+        return image
+    wide = image.convert("I")
+    lowest, highest = (int(end) for end in wide.getextrema())  # type: ignore[arg-type]
+    if lowest < 0 or highest > 65535:
+        raise ValueError("pixels of 32 bits are not read; save it with 8 bits")
+    return wide.point(lambda value: value * (1 / 257) + 0.5).convert("L")
+
+
+def _in_srgb(image: Image.Image, profile: bytes) -> Image.Image | None:
+    """Colours by the picture's profile; None where it cannot be read or is for other channels."""
+    from PIL import ImageCms
+
+    try:
+        given = ImageCms.ImageCmsProfile(io.BytesIO(profile))
+        space = given.profile.xcolor_space.strip()
+        if {"GRAY": "L", "RGB": "RGB", "CMYK": "CMYK"}.get(space) != image.mode:
+            return None
+        wanted = ImageCms.createProfile("sRGB")
+        return ImageCms.profileToProfile(image, given, wanted, outputMode="RGB")
+    except (ImageCms.PyCMSError, OSError, TypeError, ValueError):
+        return None
+
+
+def _profile_reads(image: Image.Image) -> bool:
+    from PIL import ImageCms
+
+    profile = image.info.get("icc_profile")
+    if not profile:
+        return True
+    try:
+        ImageCms.ImageCmsProfile(io.BytesIO(profile))
+    except (OSError, TypeError, ValueError):
+        return False
+    return True

@@ -1,0 +1,172 @@
+"""What a scan found: every file of the folders is in one of its lists or counts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from lorakit.bundle.problems import Problem
+from lorakit.dataset.buckets import Fit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """One usable picture."""
+
+    path: Path
+    """Absolute."""
+    name: str
+    """Relative to its source's folder, with `/`."""
+    source: int
+    """Index of its source in the bundle."""
+    repeats: int
+    """How often it is seen in one epoch."""
+    width: int
+    """Upright, in pixels."""
+    height: int
+    fit: Fit
+    """How it is brought to its bucket."""
+    caption: str
+    """As the trainer uses it, with the trigger."""
+    caption_path: Path | None
+    """Where the caption is from; None: no caption file, or an empty one."""
+    tokens: int | None
+    """Of the caption; None where the base's tokenizer is not here."""
+    sha256: str
+    """Of the file."""
+    turned: bool
+    """Whether EXIF turned it upright."""
+
+    @property
+    def upscale(self) -> float:
+        """How much larger it is made: 2.0 doubles each side. Below 1 it is made smaller."""
+        return max(self.fit.scale_width / self.width, self.fit.scale_height / self.height)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unusable:
+    """A file that should be a picture or a caption, and cannot be used."""
+
+    path: Path
+    name: str
+    why: str
+    """One sentence."""
+    fix: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetReport:
+    """What the folders of a bundle hold."""
+
+    pictures: tuple[Picture, ...]
+    """Usable ones, by source and then by name."""
+    unusable: tuple[Unusable, ...] = ()
+    ignored: int = 0
+    """System files: names that begin with a dot, Thumbs.db and the like."""
+    captions: int = 0
+    """Caption files that belong to a picture."""
+    others: tuple[str, ...] = ()
+    """Names of files that are neither picture nor caption of one."""
+    token_limit: int = 75
+    """Tokens of a caption that are read."""
+    findings: tuple[Problem, ...] = ()
+
+    @cached_property
+    def buckets(self) -> dict[tuple[int, int], int]:
+        """Pictures in each bucket size (width, height), the fullest first."""
+        return dict(
+            sorted(
+                Counter((p.fit.width, p.fit.height) for p in self.pictures).items(),
+                key=lambda item: (-item[1], item[0]),
+            )
+        )
+
+    @property
+    def epoch(self) -> int:
+        """Pictures seen in one epoch: each as often as it is repeated."""
+        return sum(p.repeats for p in self.pictures)
+
+    @property
+    def captioned(self) -> int:
+        """Pictures that have a caption of their own."""
+        return sum(p.caption_path is not None for p in self.pictures)
+
+    @property
+    def too_long(self) -> int | None:
+        """Captions longer than the text encoder reads; None where they could not be counted."""
+        if any(p.tokens is None for p in self.pictures):
+            return None
+        return sum((p.tokens or 0) > self.token_limit for p in self.pictures)
+
+    @property
+    def upscaled(self) -> int:
+        """Pictures that are smaller than their bucket."""
+        return sum(p.upscale > 1 for p in self.pictures)
+
+    @property
+    def turned(self) -> int:
+        """Pictures that EXIF turned upright."""
+        return sum(p.turned for p in self.pictures)
+
+    @property
+    def kept(self) -> float | None:
+        """Mean share of a picture's area that is left after the crop, 0 to 1."""
+        if not self.pictures:
+            return None
+        return sum(p.fit.kept for p in self.pictures) / len(self.pictures)
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 of all that the trainer learns from: names, bytes, captions and repeats.
+
+        The same wherever the folders lie.
+        """
+        rows = sorted((p.source, p.repeats, p.name, p.sha256, p.caption) for p in self.pictures)
+        # JSON in ASCII: a name of any bytes has one spelling in it.
+        return hashlib.sha256(json.dumps(rows).encode("ascii")).hexdigest()
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `--json`: plain values only."""
+        return {
+            "pictures": [
+                {
+                    "path": str(p.path),
+                    "source": p.source,
+                    "repeats": p.repeats,
+                    "width": p.width,
+                    "height": p.height,
+                    "bucket": [p.fit.width, p.fit.height],
+                    "kept": round(p.fit.kept, 4),
+                    "upscale": round(p.upscale, 3),
+                    "turned": p.turned,
+                    "caption": p.caption,
+                    "caption_path": str(p.caption_path) if p.caption_path else None,
+                    "tokens": p.tokens,
+                    "sha256": p.sha256,
+                }
+                for p in self.pictures
+            ],
+            "unusable": [{"path": str(u.path), "why": u.why, "fix": u.fix} for u in self.unusable],
+            "ignored": self.ignored,
+            "others": list(self.others),
+            "buckets": [
+                {"width": w, "height": h, "pictures": n} for (w, h), n in self.buckets.items()
+            ],
+            "epoch": self.epoch,
+            "captioned": self.captioned,
+            "too_long": self.too_long,
+            "token_limit": self.token_limit,
+            "upscaled": self.upscaled,
+            "turned": self.turned,
+            "kept": None if self.kept is None else round(self.kept, 4),
+            "digest": self.digest,
+            "findings": [
+                {"where": f.where, "what": f.what, "fix": f.fix, "severity": f.severity}
+                for f in self.findings
+            ],
+        }

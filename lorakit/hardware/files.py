@@ -1,0 +1,63 @@
+"""A machine as a TOML file: for bug reports, and for planning on a machine that is not here."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from lorakit.errors import LorakitError
+from lorakit.hardware.facts import Hardware
+
+SCHEMA = 1
+
+
+def save(hardware: Hardware, path: Path) -> None:
+    """Write the facts of a machine, to three decimals, with what was found doubtful about it."""
+    import tomlkit
+    from pydantic import TypeAdapter
+
+    document = tomlkit.document()
+    document.add(tomlkit.comment("A machine as lorakit sees it: lorakit hardware --save"))
+    plain = TypeAdapter(Hardware).dump_python(hardware, mode="json")
+    document.update({"schema": SCHEMA, **_known(plain)})
+    path.write_text(tomlkit.dumps(document), encoding="utf-8", newline="\n")
+
+
+def load(path: Path) -> Hardware:
+    """The machine in a file; keys of newer versions are passed over.
+
+    Raises LorakitError where it is none.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError) as error:
+        raise LorakitError(
+            f"The machine file {path} cannot be read: {error}.",
+            "lorakit hardware --save FILE writes one.",
+        ) from None
+    if raw.pop("schema", None) != SCHEMA:
+        raise LorakitError(
+            f"The machine file {path} does not say schema = {SCHEMA}.",
+            "Write it again with lorakit hardware --save.",
+        )
+    try:
+        return TypeAdapter(Hardware).validate_python(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise LorakitError(
+            f"The machine file {path} has a wrong {key or 'entry'}: {first['msg']}.",
+            "Write it again with lorakit hardware --save.",
+        ) from None
+
+
+def _known(value: Any) -> Any:
+    """Without what is unknown or empty, and with rounded numbers."""
+    if isinstance(value, dict):
+        return {k: _known(v) for k, v in value.items() if v is not None and v != []}
+    if isinstance(value, list):
+        return [_known(v) for v in value]
+    return round(value, 3) if isinstance(value, float) else value

@@ -1,0 +1,67 @@
+"""Processor and memory of this machine, or of the container where it is given less."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+from lorakit.hardware.facts import GIB
+
+CGROUP = Path("/sys/fs/cgroup")
+
+
+def system() -> str:
+    """Such as `Linux 6.8.0-45-generic x86_64`."""
+    release = platform.release()
+    wsl = " (WSL)" if "microsoft" in release.lower() else ""
+    return f"{platform.system()} {release} {platform.machine()}{wsl}"
+
+
+def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """The processor's name as the kernel has it; empty where it has none."""
+    try:
+        lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":") for line in lines)
+    names = [value.strip() for key, _, value in named if key.strip() == "model name"]
+    return names[0] if names else platform.processor()
+
+
+def cpu_threads(cgroup: Path = CGROUP) -> int:
+    """Threads that this process may use: by its affinity and by the container's share of time."""
+    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    quota, _, period = _text(cgroup / "cpu.max").partition(" ")
+    if quota.isdecimal() and period.isdecimal() and int(period):
+        threads = min(threads or 1, max(1, round(int(quota) / int(period))))
+    return threads or 1
+
+
+def ram_gib(cgroup: Path = CGROUP) -> tuple[float, float]:
+    """Total and available RAM."""
+    import psutil
+
+    memory = psutil.virtual_memory()
+    total, free = memory.total, memory.available
+    limit, used = _text(cgroup / "memory.max"), _text(cgroup / "memory.current")
+    if limit.isdecimal() and int(limit) < total:
+        total = int(limit)
+        if used.isdecimal():
+            free = min(free, max(0, total - int(used)))
+    return total / GIB, min(free, total) / GIB
+
+
+def nvidia_on_bus(pci: Path = Path("/sys/bus/pci/devices")) -> bool:
+    """Whether a graphics card of NVIDIA is plugged in, with a driver or without."""
+    return any(
+        _text(device / "vendor") == "0x10de" and _text(device / "class").startswith("0x03")
+        for device in pci.glob("*")
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,126 @@
+"""What the end of a run says: what came out and where, how it went, and what to do with it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import socket
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+from lorakit.errors import ExitCode
+from lorakit.families.base_model import ASSETS
+from lorakit.live.follow import Seen
+from lorakit.runs import words
+from lorakit.runs.control import myself
+from lorakit.runs.directory import Run
+from lorakit.runs.events import Failed, Finished
+from lorakit.runs.launch import death, failure
+from lorakit.runs.state import RunState
+
+INTERRUPTED = {2: ExitCode.INTERRUPTED, 15: ExitCode.TERMINATED}
+"""Exit code of a run that was stopped by a signal to its viewer."""
+
+
+def conclude(run: Run, seen: Seen) -> tuple[list[str], int]:
+    """The lines to print and the exit code, after a run was followed.
+
+    Raises LorakitError for a run that failed or whose trainer is gone.
+    """
+    if seen.left != "ended":
+        return [], ExitCode.OK
+    if seen.status == "lost" and seen.signal is None:
+        raise death(run, seen.returncode)
+    if seen.status == "lost":
+        saved = seen.state.course.saved
+        kept = str(run.path / saved.path) if saved else "nothing was saved"
+        return [f"aborted at step {seen.state.step}; last checkpoint: {kept}"], int(
+            INTERRUPTED.get(int(seen.signal or 2), ExitCode.INTERRUPTED)
+        )
+    ended = seen.state.ended
+    if isinstance(ended, Failed):
+        raise failure(run, ended)
+    code = ended.exit_code if isinstance(ended, Finished) else ExitCode.OK
+    if seen.signal is not None and seen.status == "stopped":
+        code = INTERRUPTED[seen.signal]
+    return list(ending(run, seen.state)), int(code)
+
+
+def ending(run: Run, state: RunState) -> Iterator[str]:
+    """The lines for a run that ended as asked."""
+    ended = state.ended
+    if not isinstance(ended, Finished):
+        return
+    yield f"{words.clean(run.name)}: {ended.outcome} at {_steps(state)} in {_time(state)}"
+    files = [run.path / name for name in ended.files]
+    for number, file in enumerate(files):
+        yield f"  {'files' if number == 0 else '':<8}{words.clean(str(file))}{_size(file)}"
+    yield f"  {'loss':<8}{_loss(state)}"
+    if ended.digest:
+        yield f"  {'digest':<8}{words.clean(ended.digest)}"
+    adapters = [file for file in files if file.suffix == ".safetensors"]
+    if not adapters:
+        return
+    yield ""
+    yield from _next_steps(run, adapters)
+
+
+def _next_steps(run: Run, adapters: list[Path]) -> Iterator[str]:
+    yield "Copy it from here:"
+    yield f"  scp {shlex.quote(f'{_address()}:{adapters[0]}')} ."
+    yield "Use it:"
+    yield "  ComfyUI: put it in models/loras      A1111, Forge: put it in models/Lora"
+    diffusers = next((a for a in adapters if a.name.endswith(".diffusers.safetensors")), None)
+    if diffusers is not None:
+        yield "  diffusers:"
+        yield f"    pipe = DiffusionPipeline.from_pretrained({_base(run)!r})"
+        yield f"    pipe.load_lora_weights({str(diffusers)!r})"
+    yield f'  lorakit sample {shlex.quote(run.name)} "a prompt"'
+
+
+def _steps(state: RunState) -> str:
+    ended = state.ended
+    step = ended.step if isinstance(ended, Finished) else state.step
+    return f"step {step} of {words.UNKNOWN if state.steps is None else state.steps}"
+
+
+def _time(state: RunState) -> str:
+    return words.duration(state.elapsed_seconds)
+
+
+def _size(file: Path) -> str:
+    try:
+        return f"  ({words.size(file.stat().st_size)})"
+    except OSError:
+        return "  (missing)"
+
+
+def _loss(state: RunState) -> str:
+    if state.loss_first is None:
+        return words.UNKNOWN
+    counted = len(state.course.last)
+    text = (
+        f"{words.number(state.loss_first, '.4f')} -> {words.number(state.loss_recent, '.4f')}"
+        f"  (means of the first and the last {words.plural(counted, 'step')})"
+    )
+    skipped = state.course.skipped
+    if skipped:
+        text += f"; {words.plural(skipped, 'step')} skipped, their loss was not finite"
+    return text
+
+
+def _address() -> str:
+    """user@host as the other end of the SSH line knows this machine, else by its own name."""
+    connection = os.environ.get("SSH_CONNECTION", "").split()
+    host = connection[2] if len(connection) == 4 else socket.gethostname()
+    return f"{myself().partition('@')[0]}@{f'[{host}]' if ':' in host else host}"
+
+
+def _base(run: Run) -> str:
+    """What diffusers loads the base from."""
+    try:
+        model = tomllib.loads(run.bundle.read_text(encoding="utf-8"))["base"]["model"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return "BASE"
+    return str(ASSETS / "pico") if model == "pico" else str(model)

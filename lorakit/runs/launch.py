@@ -1,0 +1,134 @@
+"""Starts the trainer as a process of its own, which outlives the terminal it was started from."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import platform
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from lorakit import __version__
+from lorakit.errors import ExitCode, LorakitError
+from lorakit.runs.control import myself
+from lorakit.runs.directory import Run, replace_text
+from lorakit.runs.events import Failed, Tail
+from lorakit.runs.identity import identify
+from lorakit.runs.state import RunState, replay
+from lorakit.runs.status import RUNNING
+from lorakit.runs.words import clean
+
+WORKER: tuple[str, ...] = (sys.executable, "-P", "-m", "lorakit.train.worker")
+"""The trainer's command, before the run. -P: files in the run directory are never imported."""
+
+TAIL_LINES = 8
+"""Lines of `train.log` shown for a trainer that died without a word."""
+
+
+def launch(run: Run) -> subprocess.Popen[bytes]:
+    """Start the trainer in a session of its own and write `run.json`.
+
+    Its output goes to `train.log`, its environment is ours. Raises LorakitError where the run is
+    already being trained.
+    """
+    if run.process and run.status() in RUNNING:
+        raise LorakitError(
+            f"The run {run.name} is already being trained, by process {run.process.get('pid')}.",
+            f"Look at it with: lorakit watch {run.name}",
+        )
+    for stale in run.control.glob("*"):
+        stale.unlink()
+    command = [*WORKER, str(run.path)]
+    with run.log.open("ab") as log:
+        process = subprocess.Popen(
+            command,
+            cwd=run.path,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            close_fds=True,
+        )
+    identity = identify(process.pid)
+    facts = {
+        **(dataclasses.asdict(identity) if identity else {"host": socket.gethostname()}),
+        "user": myself().partition("@")[0],
+        "time": time.time(),
+        "lorakit": __version__,
+        "python": platform.python_version(),
+        "argv": command,
+    }
+    replace_text(run.path / "run.json", json.dumps(facts, indent=2) + "\n")
+    return process
+
+
+def await_started(run: Run, process: subprocess.Popen[bytes], seconds: float = 60) -> None:
+    """Wait until the trainer has read its bundle and is up, or for `seconds`.
+
+    Raises LorakitError where it fails or dies before.
+    """
+    tail, state = Tail(run.events), RunState()
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        ended = process.poll()
+        state = replay(tail.read(), state)
+        if isinstance(state.ended, Failed):
+            raise failure(run, state.ended)
+        if state.started or state.ended:
+            return
+        if ended is not None:
+            raise death(run, ended)
+        time.sleep(0.05)
+
+
+def death(run: Run, returncode: int | None) -> LorakitError:
+    """The error for a trainer that is gone without a last word."""
+    how, hint = _how(returncode)
+    lines = log_tail(run.log)
+    said = "\n".join(["Its last lines:", *(f"  {line}" for line in lines)]) if lines else ""
+    where = f"All it printed is in {run.log}."
+    return LorakitError(
+        f"The trainer of {run.name} {how}.",
+        "\n".join(part for part in (hint, where, said) if part),
+        ExitCode.TRAINING_FAILED,
+    )
+
+
+def failure(run: Run, event: Failed) -> LorakitError:
+    """The error for a run that failed, as its trainer told it."""
+    hint = "\n".join(part for part in (event.hint, f"All it printed is in {run.log}.") if part)
+    try:
+        code = ExitCode(event.exit_code)
+    except ValueError:
+        code = ExitCode.TRAINING_FAILED
+    return LorakitError(event.message, hint, code)
+
+
+def _how(returncode: int | None) -> tuple[str, str]:
+    if returncode is None:
+        return "is gone without saying why", ""
+    if returncode >= 0:
+        return f"ended with exit code {returncode} and said no more", ""
+    try:
+        name = signal.Signals(-returncode).name
+    except ValueError:
+        name = f"signal {-returncode}"
+    hint = "The system kills what asks for too much memory; its log tells (dmesg)."
+    return f"was killed by {name}", hint if name == "SIGKILL" else ""
+
+
+def log_tail(path: Path, lines: int = TAIL_LINES) -> list[str]:
+    """The last lines of a log that say something, safe to show."""
+    try:
+        with path.open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - 16_384))
+            text = file.read().decode("utf-8", errors="replace")
+    except OSError:
+        return []
+    told = [clean(line.rstrip().rpartition("\r")[2]) for line in text.split("\n") if line.strip()]
+    return told[-lines:]

@@ -1,0 +1,95 @@
+"""Does a written file hold the adapter that is in memory, and do its readers see it?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from lorakit.errors import ExitCode, LorakitError
+from lorakit.train.adapters import lora
+
+TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
+"""Largest difference of an answer that is taken for the same, as a share of the largest value. Below
+fp32 the loader computes the branch in another precision than the training did."""
+
+
+def learned(matrices: dict[str, tuple[Tensor, Tensor]]) -> None:
+    """Raise for an adapter that must not be written as final: not finite, or all zero."""
+    if not all(torch.isfinite(t).all() for pair in matrices.values() for t in pair):
+        raise LorakitError(
+            "The adapter holds numbers that are not finite.",
+            "Lower the learning rate, or train in fp32 or bf16. Earlier checkpoints are kept.",
+            ExitCode.TRAINING_FAILED,
+        )
+    if not any(up.any() for _, up in matrices.values()):
+        raise LorakitError(
+            "The adapter is empty: no weight has moved from zero, so nothing was learned.",
+            "Raise the learning rate or the number of steps.",
+            ExitCode.TRAINING_FAILED,
+        )
+
+
+def tensors(path: Path, expected: dict[str, Tensor]) -> None:
+    """Raise unless the file holds exactly these tensors."""
+    found = load_file(path)
+    wrong = [
+        key
+        for key in sorted({*found, *expected})
+        if key not in found or key not in expected or not torch.equal(found[key], expected[key])
+    ]
+    if wrong:
+        raise _differs(path, f"{len(wrong)} of {len(expected)} tensors, {wrong[0]} for one")
+
+
+@torch.no_grad()
+def answers(unet: Any, files: list[Path], ask: Callable[[], Tensor]) -> None:
+    """Raise unless each file, loaded by diffusers' own loader, makes the model answer as it does now.
+
+    `ask` returns the UNet's answer to a fixed question. The trained adapter is active before and
+    after.
+    """
+    from diffusers import StableDiffusionPipeline
+
+    live = ask()
+    unet.disable_adapters()
+    plain = ask()
+    unet.enable_adapters()
+    if torch.equal(live, plain):
+        raise LorakitError(
+            "The adapter changes nothing in what the model answers.",
+            "Raise the learning rate or the number of steps.",
+            ExitCode.TRAINING_FAILED,
+        )
+    for layer in lora.layers(unet).values():
+        layer.cast_input_dtype_enabled = True
+    try:
+        for path in files:
+            state, alphas, metadata = StableDiffusionPipeline.lora_state_dict(
+                path.parent, weight_name=path.name, local_files_only=True, return_lora_metadata=True
+            )
+            StableDiffusionPipeline.load_lora_into_unet(
+                state, alphas, unet, adapter_name="reloaded", metadata=metadata
+            )
+            unet.set_adapter("reloaded")
+            again = ask()
+            unet.delete_adapters("reloaded")
+            unet.set_adapter(lora.NAME)
+            apart = (again - live).abs().max() / live.abs().max()
+            if not apart <= TOLERANCE[unet.dtype]:
+                raise _differs(path, f"the model's answer, by {apart:.1e} of its largest value")
+    finally:
+        for layer in lora.layers(unet).values():
+            layer.cast_input_dtype_enabled = False
+
+
+def _differs(path: Path, how: str) -> LorakitError:
+    return LorakitError(
+        f"{path.name} does not hold what was trained: it differs in {how}.",
+        "The checkpoints in the run's folder are intact; please report this.",
+        ExitCode.TRAINING_FAILED,
+    )

@@ -1,0 +1,105 @@
+"""What the encoders say of pictures and captions, kept on disk outside the folders of pictures.
+
+Latents are kept as mean and standard deviation, so that each step still draws its own sample. An
+entry is named by everything it depends on; it is complete or absent, and never goes stale.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import platformdirs
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from lorakit.dataset.buckets import Fit
+from lorakit.errors import ExitCode, LorakitError
+
+MEMORY_BYTES = 4 * 2**30
+"""Entries are kept in memory up to this size; beyond it they are read for each step."""
+
+
+def place() -> Path:
+    """`$LORAKIT_CACHE`, or the system's place for caches."""
+    given = os.environ.get("LORAKIT_CACHE")
+    return Path(given) if given else Path(platformdirs.user_cache_dir("lorakit"))
+
+
+def encoder_id(digest: str, device: torch.device) -> str:
+    """What else the bits of an encoder's answer depend on: the same numbers come only from the same
+    library, device and number of threads."""
+    where = f"{torch.get_num_threads()} threads" if device.type == "cpu" else "device"
+    capability = torch.backends.cpu.get_cpu_capability() if device.type == "cpu" else ""
+    return f"{digest}/{torch.__version__}/{device.type}/{where}/{capability}"
+
+
+class Cache:
+    """Tensors by what they were made from."""
+
+    def __init__(self, root: Path, encoder: str) -> None:
+        self._root = root
+        self._encoder = encoder
+
+    def picture(self, sha256: str, fit: Fit) -> Path:
+        """Where the latents of a picture are, or will be; `fit` is its size and crop."""
+        return self._path("latents", sha256, repr(fit))
+
+    def text(self, caption: str) -> Path:
+        """Where the hidden states of a caption are, or will be."""
+        return self._path("text", caption)
+
+    def _path(self, kind: str, *parts: str) -> Path:
+        name = hashlib.sha256("\0".join((kind, self._encoder, *parts)).encode()).hexdigest()
+        return self._root / kind / name[:2] / f"{name}.safetensors"
+
+
+def fill(path: Path, make: Callable[[], dict[str, Tensor]], source: str) -> bool:
+    """Make an entry unless it is there; returns whether it was made.
+
+    `source` names the picture or caption in errors.
+    """
+    if path.exists():
+        return False
+    tensors = make()
+    if not all(torch.isfinite(t).all() for t in tensors.values()):
+        raise LorakitError(
+            f"The encoder answers {source} with numbers that are not finite.",
+            "Look at it, and remove it if it is damaged; or the base model's VAE is.",
+            ExitCode.DATA,
+        )
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_file({k: v.contiguous() for k, v in tensors.items()}, part)
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise LorakitError(
+            f"The cache cannot be written: {error.strerror or error}, in {path.parent}.",
+            "Make room there, or set LORAKIT_CACHE to a folder on another disk.",
+            ExitCode.DATA,
+        ) from error
+    return True
+
+
+class Reader:
+    """Reads entries, and keeps them in memory as far as they fit."""
+
+    def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
+        self._room = memory_bytes
+        self._kept: dict[Path, dict[str, Tensor]] = {}
+
+    def __call__(self, path: Path) -> dict[str, Tensor]:
+        """The tensors of one entry, on the CPU."""
+        kept = self._kept.get(path)
+        if kept is None:
+            kept = load_file(path)
+            size = sum(t.nbytes for t in kept.values())
+            if size <= self._room:
+                self._room -= size
+                self._kept[path] = kept
+        return kept

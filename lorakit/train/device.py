@@ -1,0 +1,63 @@
+"""Which device a training runs on, and what is traded for memory there."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import psutil
+import torch
+
+from lorakit.bundle.models import Memory
+from lorakit.errors import LorakitError
+
+
+def threads() -> int:
+    """Threads for the CPU: the physical cores that this process may use."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, min(allowed or 1, psutil.cpu_count(logical=False) or 1))
+
+
+def settle() -> torch.device:
+    """Choose the device through accelerate and set the number of threads.
+
+    Everything is passed on by name: a forgotten `accelerate config` or an ACCELERATE_ variable of
+    another program has no say.
+    """
+    from accelerate import Accelerator
+    from accelerate.utils import DynamoBackend
+
+    torch.set_num_threads(threads())
+    accelerator = Accelerator(
+        mixed_precision="no",
+        device_placement=False,
+        gradient_accumulation_steps=1,
+        dynamo_backend=DynamoBackend.NO,
+        step_scheduler_with_optimizer=False,
+    )
+    return torch.device(accelerator.device)
+
+
+def describe(device: torch.device) -> str:
+    """A device in words."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    if device.type == "cpu":
+        count = torch.get_num_threads()
+        return f"CPU, {count} thread{'s' if count > 1 else ''}"
+    return device.type.upper()
+
+
+def trade(unet: Any, memory: Memory) -> None:
+    """Set gradient checkpointing and the attention kernel of a model."""
+    if memory.checkpointing == "full":
+        unet.enable_gradient_checkpointing()
+        unet.train()  # the models recompute only in this mode; none of them has dropout
+    if memory.attention == "xformers":
+        try:
+            unet.enable_xformers_memory_efficient_attention()
+        except (ImportError, ValueError, NotImplementedError) as error:
+            raise LorakitError(
+                f"xformers cannot be used here: {error}",
+                'Install xformers for this torch, or set memory.attention = "sdpa".',
+            ) from error

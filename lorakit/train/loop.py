@@ -1,0 +1,294 @@
+"""The training of one bundle, top to bottom."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lorakit.bundle.models import Bundle
+from lorakit.errors import ExitCode, LorakitError
+from lorakit.families.families import FAMILIES
+from lorakit.runs.events import Doing, Finished, Log, Noted, Saved, Stepped
+from lorakit.train import checkpoint, device, download, optim, prepare
+from lorakit.train.adapters import files, lora, verify
+from lorakit.train.batches import Batches
+from lorakit.train.control import Control
+from lorakit.train.objective import Objective
+from lorakit.train.sample import Samples
+from lorakit.train.step import Batch, Model, step
+
+REPORT_SECONDS = 1.0
+"""Losses leave the device about this often, never for a step's sake."""
+
+MAX_SKIPPED = 5
+"""Steps in a row whose loss is not finite, after which the run stops."""
+
+
+def family_of(bundle: Bundle) -> Any:
+    """The module of `lorakit.train.families` for a bundle's family."""
+    return importlib.import_module(f"lorakit.train.families.{bundle.base.family}")
+
+
+def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.device) -> Finished:
+    """Train a bundle in its run directory and return how it ended.
+
+    Raises LorakitError for everything that a person can mend.
+    """
+    family, facts = family_of(bundle), FAMILIES[bundle.base.family]
+    dtype = family.DTYPES[bundle.train.precision]
+
+    download.fetch(bundle.base, run, log)
+    log.append(Doing(phase="caching"))
+    base, report = prepare.look(bundle, run)
+    ready = prepare.encode(bundle, base, report, family, where, log, control.stopping)
+    if control.stopping():
+        control.finish()
+        return Finished(outcome="stopped", step=0, files=[], exit_code=control.exit_code)
+
+    unet = family.load_unet(ready.folder, dtype).to(where)
+    weights = lora.attach(unet, facts, bundle.adapter, bundle.train.seed)
+    device.trade(unet, bundle.memory)
+    predict = family.predictor(unet, dtype)
+    schedule = family.alphas_cumprod(ready.folder).to(where)
+    model = Model(
+        predict,
+        weights,
+        Objective.of(schedule, base.prediction, bundle.loss.snr_gamma),
+        optim.optimizer(bundle.train, weights),
+        torch.amp.GradScaler(where.type, enabled=bundle.train.precision == "fp16"),
+        bundle.train.clip_norm,
+    )
+    batches = Batches(ready.samples, bundle, ready.scale, len(schedule), where, dtype)
+    count = sum(w.numel() for w in weights)
+    log.append(
+        Noted(
+            text=f"{len(lora.layers(unet))} layers adapted, {count:,} weights; "
+            f"{len(report.pictures)} pictures, {batches.plan.batches_per_epoch} batches an epoch"
+        )
+    )
+    painter = family.Painter(
+        ready.folder,
+        unet,
+        (bundle.dataset.resolution,) * 2,
+        bundle.sample.steps,
+        bundle.sample.guidance,
+        ready.prompts,
+    )
+    training = Training(bundle, run, log, control, model, batches, unet, base.prediction)
+    _check_room(run, training, bundle)
+
+    samples = Samples(run, bundle.sample, painter, log)
+    samples.draw(0)
+    training.run(samples)
+    control.finish()
+
+    final = training.write_final(ready)
+    if samples.drawn() and training.done not in samples.drawn():
+        samples.draw(training.done)
+    stopped = training.done < bundle.train.steps
+    return Finished(
+        outcome="stopped" if stopped else "done",
+        step=training.done,
+        files=[*(p.name for p in final), *samples.sheets()],
+        digest=files.digest(training.adapter()),
+        exit_code=control.exit_code if stopped else ExitCode.OK,
+    )
+
+
+def _check_room(run: Path, training: Training, bundle: Bundle) -> None:
+    """Write once what a checkpoint will need, before the first step rather than after the last."""
+    size = 4 * sum(w.nbytes for w in training.model.weights) + 2**20
+    try:
+        checkpoint.probe(run, size)
+    except OSError as error:
+        raise LorakitError(
+            f"{size / 2**20:.0f} MiB for a checkpoint cannot be written in {run}: {error.strerror}.",
+            "Make room there, or choose another place with --runs or LORAKIT_RUNS.",
+            ExitCode.DATA,
+        ) from error
+
+
+class Training:
+    """The loop and its counters. `done` is the last finished step, absolute."""
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        run: Path,
+        log: Log,
+        control: Control,
+        model: Model,
+        batches: Batches,
+        unet: Any,
+        prediction: str,
+    ) -> None:
+        self.bundle, self.model, self.done = bundle, model, 0
+        self._folder, self._log, self._control = run, log, control
+        self._batches, self._unet, self._prediction = batches, unet, prediction
+        self._skipped = 0
+        self._images = 0
+
+    def run(self, samples: Samples) -> None:
+        """Train until the target, or until someone asks to stop; that step is finished and saved."""
+        every, target = self.bundle.save.every, self.bundle.train.steps
+        report = Report(self._log)
+        self._log.append(Doing(phase="training"))
+        while self.done < target:
+            report.waits()
+            batches = self._batches.of(self.done + 1)
+            report.has_data()
+            rate = optim.learning_rate(self.bundle.train, self.done + 1)
+            for group in self.model.optimizer.param_groups:
+                group["lr"] = rate
+            loss = step(self.model, batches)
+            self.done += 1
+            self._images += sum(len(b.latents) for b in batches)
+            report.add(self.done, loss, rate, batches)
+
+            asked = self._control.take()
+            stopping = self._control.stopping()
+            sampling = samples.due(self.done) and self.done < target
+            saving = every and self.done % every == 0 and self.done < target
+            if report.due() or stopping or sampling or saving or asked or self.done == target:
+                self._judge(report.flush())
+            if saving or stopping or "save" in asked:
+                self.save()
+            if stopping:
+                self._log.append(Doing(phase="stopping"))
+                return
+            if sampling or "sample" in asked:
+                samples.draw(self.done)
+            if sampling or saving or asked:
+                self._log.append(Doing(phase="training"))
+                report.restart()
+
+    def _judge(self, losses: list[float | None]) -> None:
+        """Count steps that were skipped; stop when too many come in a row."""
+        for loss in losses:
+            self._skipped = self._skipped + 1 if loss is None else 0
+            if self._skipped >= MAX_SKIPPED:
+                raise LorakitError(
+                    f"The loss was not finite in {MAX_SKIPPED} steps in a row, up to step"
+                    f" {self.done}.",
+                    "Lower train.learning_rate, or train in fp32 or bf16. Earlier checkpoints are"
+                    " kept.",
+                    ExitCode.TRAINING_FAILED,
+                )
+
+    def adapter(self) -> dict[str, Tensor]:
+        """The adapter as it is now, in kohya's layout, on the CPU."""
+        family = FAMILIES[self.bundle.base.family]
+        return files.kohya(lora.matrices(self._unet), family, self.bundle.adapter.alpha)
+
+    def _metadata(self, tensors: dict[str, Tensor]) -> dict[str, str]:
+        family = FAMILIES[self.bundle.base.family]
+        images = len(set(self._batches.samples))
+        return files.kohya_metadata(
+            self.bundle, family, tensors, self.done, self._prediction, images
+        )
+
+    def save(self) -> None:
+        """Write a checkpoint. A full disk is a warning: the last checkpoint stays, training goes on."""
+        self._log.append(Doing(phase="saving"))
+        tensors = self.adapter()
+        try:
+            path, size = checkpoint.save(
+                self._folder,
+                self.done,
+                tensors,
+                self._metadata(tensors),
+                self.model.optimizer,
+                self.model.scaler,
+                {"images": self._images, "skipped": self._skipped},
+                self.bundle.save.keep,
+            )
+        except OSError as error:
+            text = f"checkpoint {self.done} was not written: {error.strerror or error}"
+            self._log.append(Noted(text=text, level="error"))
+            return
+        where = str(path.relative_to(self._folder))
+        self._log.append(Saved(step=self.done, path=where, size_bytes=size))
+
+    def write_final(self, ready: prepare.Prepared) -> list[Path]:
+        """Write both adapter files, reload them and compare; returns them, kohya's layout first."""
+        self._log.append(Doing(phase="saving"))
+        matrices = lora.matrices(self._unet)
+        verify.learned(matrices)
+        bundle, tensors = self.bundle, self.adapter()
+        plain = files.diffusers(matrices)
+        written = {
+            self._folder / f"{bundle.name}.safetensors": (tensors, self._metadata(tensors)),
+            self._folder / f"{bundle.name}.diffusers.safetensors": (
+                plain,
+                files.diffusers_metadata(matrices, bundle.adapter.rank, bundle.adapter.alpha),
+            ),
+        }
+        size = 0
+        for path, (content, metadata) in written.items():
+            size += files.write(path, content, metadata)
+            verify.tensors(path, content)
+        question = self._batches.of(1)[0]
+
+        def ask() -> Tensor:
+            return self.model.predict(question.latents, question.timesteps, question.text)
+
+        verify.answers(self._unet, list(written), ask)
+        self._log.append(Saved(step=self.done, path=f"{bundle.name}.safetensors", size_bytes=size))
+        self._log.append(Noted(text="both files reloaded: they hold what was trained"))
+        return list(written)
+
+
+class Report:
+    """Collects losses on the device and hands them over about once a second."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self.restart()
+
+    def restart(self) -> None:
+        """Start anew after a pause that is not part of the steps."""
+        self._losses: list[Tensor] = []
+        self._images, self._waited = 0, 0.0
+        self._since = time.monotonic()
+
+    def waits(self) -> None:
+        """The next batch is being made."""
+        self._wait = time.monotonic()
+
+    def has_data(self) -> None:
+        """The next batch is here."""
+        self._waited += time.monotonic() - self._wait
+
+    def add(self, done: int, loss: Tensor, rate: float, batches: list[Batch]) -> None:
+        """One step is under way on the device."""
+        self._losses.append(loss)
+        self._done, self._rate = done, rate
+        self._images += sum(len(b.latents) for b in batches)
+
+    def due(self) -> bool:
+        """Whether it is time to report."""
+        return time.monotonic() - self._since >= REPORT_SECONDS
+
+    def flush(self) -> list[float | None]:
+        """Fetch the losses, append the event, start anew; None where a loss is not finite."""
+        fetched = torch.stack(self._losses).float().cpu()
+        losses = [x if keep else None for x, keep in zip(
+            fetched.tolist(), torch.isfinite(fetched).tolist(), strict=True
+        )]  # fmt: skip
+        self._log.append(
+            Stepped(
+                step=self._done,
+                losses=losses,
+                learning_rate=self._rate,
+                seconds=time.monotonic() - self._since,
+                wait_seconds=self._waited,
+                images=self._images,
+            )
+        )
+        self.restart()
+        return losses

@@ -1,0 +1,116 @@
+"""Optimizers, the course of the learning rate, and an update that can be called off on the device.
+
+None of this waits for the device: no value travels to the host in a step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lorakit.bundle.models import Train
+
+
+def learning_rate(train: Train, step: int) -> float:
+    """Learning rate of optimizer step `step`, counted from 1.
+
+    It peaks at the last warm-up step (at step 1 without warm-up) and no step is spent at 0.
+    """
+    warmup = 0 if train.schedule == "constant" else train.warmup_steps
+    if step < warmup:
+        return train.learning_rate * step / warmup
+    if train.schedule in ("constant", "constant_with_warmup"):
+        return train.learning_rate
+    peak = max(warmup, 1)
+    progress = min((step - peak) / (train.steps - peak + 1), 1.0)
+    if train.schedule == "linear":
+        return train.learning_rate * (1 - progress)
+    return train.learning_rate * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def optimizer(train: Train, weights: list[torch.nn.Parameter]) -> torch.optim.Optimizer:
+    """The optimizer of a bundle over fp32 weights."""
+    options = train.optimizer_options
+    if train.optimizer == "adafactor":
+        # torch's own Adafactor reads a norm back to the host for every weight in every step.
+        from transformers.optimization import Adafactor
+
+        return Adafactor(
+            weights,
+            lr=train.learning_rate,
+            decay_rate=options.beta2_decay,
+            clip_threshold=options.clip_threshold,
+            weight_decay=options.weight_decay,
+            scale_parameter=False,
+            relative_step=False,
+            warmup_init=False,
+        )
+    # The fused kernel can be called off by a flag on the device; meta has none, and needs none.
+    fused = weights[0].device.type != "meta"
+    return torch.optim.AdamW(
+        weights,
+        lr=train.learning_rate,
+        betas=(options.beta1, options.beta2),
+        eps=options.eps,
+        weight_decay=options.weight_decay,
+        fused=fused,
+        foreach=False,
+    )
+
+
+def update(made: torch.optim.Optimizer, called_off: Tensor) -> None:
+    """One optimizer step that leaves weights and state as they are where `called_off` is 1.
+
+    `called_off` is an fp32 scalar on the device, 0 or 1.
+    """
+    if isinstance(made, torch.optim.AdamW):
+        if made.defaults["fused"]:
+            made.found_inf = called_off  # type: ignore[attr-defined]  # read by the kernel
+            made.grad_scale = None  # type: ignore[attr-defined]
+        made.step()
+        return
+    skip = called_off.bool()
+    for group in made.param_groups:
+        for weight in group["params"]:
+            # State that this very step creates has nothing to go back to, so it must be finite.
+            weight.grad.copy_(torch.where(skip, 0.0, weight.grad))
+    before = {id(t): (t, t.clone()) for t in _tensors(made)}
+    made.step()
+    for now, old in before.values():
+        now.copy_(torch.where(skip, old, now))
+
+
+def _tensors(made: torch.optim.Optimizer) -> list[Tensor]:
+    weights = [p.data for g in made.param_groups for p in g["params"]]
+    state = [t for p in made.state.values() for t in p.values() if isinstance(t, Tensor)]
+    return weights + state
+
+
+def flatten(made: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The optimizer's state as named tensors and plain numbers: nothing needs to be pickled."""
+    tensors: dict[str, Tensor] = {}
+    numbers: dict[str, Any] = {}
+    for index, values in made.state_dict()["state"].items():
+        for key, value in values.items():
+            place = tensors if isinstance(value, Tensor) else numbers
+            place[f"{index}.{key}"] = value
+    return tensors, numbers
+
+
+def restore(
+    made: torch.optim.Optimizer, tensors: dict[str, Tensor], numbers: dict[str, Any]
+) -> None:
+    """Undo `flatten`."""
+    whole = made.state_dict()
+    state: dict[int, dict[str, Any]] = {}
+    for name, value in (*tensors.items(), *numbers.items()):
+        index, key = name.split(".", 1)
+        state.setdefault(int(index), {})[key] = value
+    whole["state"] = state
+    made.load_state_dict(whole)
+
+

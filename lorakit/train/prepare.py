@@ -1,0 +1,164 @@
+"""From a bundle to what the loop needs: pictures looked at, everything encoded, encoders gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lorakit.bundle.models import Bundle
+from lorakit.dataset.pictures import prepare as picture_of
+from lorakit.dataset.report import DatasetReport
+from lorakit.dataset.scan import scan
+from lorakit.errors import LorakitError
+from lorakit.families.base_model import BaseFacts, digest, inspect
+from lorakit.runs.events import Doing, Log, Noted, Phase
+from lorakit.train import cache
+from lorakit.train.batches import Sample
+
+Stop = Callable[[], bool]
+"""Whether someone asked to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What is left of pictures, captions and encoders: files in the cache and a few numbers."""
+
+    base: BaseFacts
+    folder: Path
+    report: DatasetReport
+    samples: list[Sample]
+    """One for each picture and repeat."""
+    prompts: dict[str, Tensor]
+    """Hidden states of the sample prompts and the negative prompt."""
+    scale: float
+    """Latents are multiplied by this."""
+
+
+class Progress:
+    """Says how far a phase is, at most about twice a second."""
+
+    def __init__(self, log: Log, phase: Phase, total: int, unit: str) -> None:
+        self._log, self._phase, self._total, self._unit = log, phase, total, unit
+        self._said = 0.0
+        self.at(0)
+
+    def at(self, done: int) -> None:
+        """`done` of the total are done."""
+        event = Doing(phase=self._phase, done=done, total=self._total, unit=self._unit)
+        if done in (0, self._total) or event.time - self._said >= 0.5:
+            self._said = event.time
+            self._log.append(event)
+
+
+def look(bundle: Bundle, root: Path) -> tuple[BaseFacts, DatasetReport]:
+    """Inspect the base and scan the pictures; raise with the first error there is."""
+    base = inspect(bundle.base, root)
+    report = scan(bundle.dataset, root, base)
+    errors = [p for p in report.findings if p.severity == "error"]
+    if errors:
+        raise LorakitError(errors[0].what, errors[0].fix, errors[0].code)
+    return base, report
+
+
+def encode(
+    bundle: Bundle,
+    base: BaseFacts,
+    report: DatasetReport,
+    family: Any,
+    device: torch.device,
+    log: Log,
+    stop: Stop,
+) -> Prepared:
+    """Encode what the cache does not hold, captions first; each encoder is freed when it is done."""
+    folder = base.folder
+    if folder is None:
+        raise LorakitError(f"The base model {base.model} is not on this machine.")
+    root = cache.place()
+
+    captions = sorted({p.caption for p in report.pictures})
+    prompts = sorted({*bundle.sample.prompts, bundle.sample.negative})
+    named = digest(folder, "text_encoder", "tokenizer")
+    texts = cache.Cache(root, cache.encoder_id(named, device))
+    _encode_texts(texts, [*captions, *prompts], folder, family, device, log)
+
+    pictures = cache.Cache(root, cache.encoder_id(digest(folder, "vae"), device))
+    scale = _encode_pictures(pictures, report, folder, family, device, log, stop)
+
+    samples = [
+        Sample(
+            pictures.picture(p.sha256, p.fit), texts.text(p.caption), (p.fit.width, p.fit.height)
+        )
+        for p in report.pictures
+        for _ in range(p.repeats)
+    ]
+    read = cache.Reader()
+    hidden = {prompt: read(texts.text(prompt))["hidden"] for prompt in prompts}
+    return Prepared(base, folder, report, samples, hidden, scale)
+
+
+def _encode_texts(
+    texts: cache.Cache,
+    wanted: Sequence[str],
+    folder: Path,
+    family: Any,
+    device: torch.device,
+    log: Log,
+) -> None:
+    missing = [t for t in dict.fromkeys(wanted) if not texts.text(t).exists()]
+    if not missing:
+        return
+    tokenizer, encoder = family.load_text(folder)
+    encoder.to(device)
+    progress = Progress(log, "caching", len(missing), "captions")
+    for done, text in enumerate(missing, 1):
+        cache.fill(
+            texts.text(text),
+            lambda text=text: {"hidden": family.encode_text(tokenizer, encoder, text)},
+            f"the caption {text!r}",
+        )
+        progress.at(done)
+    del tokenizer, encoder
+    family.release()
+
+
+def _encode_pictures(
+    pictures: cache.Cache,
+    report: DatasetReport,
+    folder: Path,
+    family: Any,
+    device: torch.device,
+    log: Log,
+    stop: Stop,
+) -> float:
+    vae = family.load_vae(folder)
+    scale = float(vae.config.scaling_factor)
+    missing = [p for p in report.pictures if not pictures.picture(p.sha256, p.fit).exists()]
+    if missing:
+        vae.to(device)
+        progress = Progress(log, "caching", len(missing), "pictures")
+        for done, picture in enumerate(missing, 1):
+            if stop():
+                break
+
+            def latents(picture: Any = picture) -> dict[str, Tensor]:
+                mean, std = family.encode_picture(vae, picture_of(picture.path, picture.fit))
+                return {"mean": mean, "std": std}
+
+            cache.fill(
+                pictures.picture(picture.sha256, picture.fit), latents, f"{picture.path.name}"
+            )
+            progress.at(done)
+    del vae
+    family.release()
+    known = len(report.pictures) - len(missing)
+    if not stop():
+        log.append(
+            Noted(text=f"latents: {len(missing)} pictures encoded, {known} were in the cache")
+        )
+    return scale
+

@@ -1,0 +1,77 @@
+"""Samples on the way: fixed seeds, one picture a prompt, contact sheets over time."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from lorakit.bundle.models import Sample
+from lorakit.runs.events import Doing, Log, Noted, Sampled
+from lorakit.train.sheets import sheet
+
+FOLDER = "samples"
+SHEET = f"{FOLDER}/sheet.png"
+BEFORE_AFTER = f"{FOLDER}/before-after.png"
+_NAME = re.compile(r"^(\d{6,})-(\d+)\.png$")
+
+
+class Samples:
+    """Draws every prompt of a bundle with the live model and keeps the sheets up to date."""
+
+    def __init__(self, run: Path, wanted: Sample, painter: Any, log: Log) -> None:
+        self._run, self._wanted, self._painter, self._log = run, wanted, painter, log
+        self._folder = run / FOLDER
+        self._folder.mkdir(exist_ok=True)
+
+    def due(self, step: int) -> bool:
+        """Whether this step is one to draw at."""
+        every = self._wanted.every
+        return bool(self._wanted.prompts) and every > 0 and step % every == 0
+
+    def draw(self, step: int) -> None:
+        """Draw, write, refresh the sheets. A failure is a line in the log: training goes on."""
+        if not self._wanted.prompts:
+            return
+        self._log.append(Doing(phase="sampling", done=0, total=len(self._wanted.prompts)))
+        try:
+            prompts = [(p, self._wanted.seed + i) for i, p in enumerate(self._wanted.prompts)]
+            pictures = self._painter.draw_all(prompts, self._wanted.negative)
+            paths = []
+            for number, picture in enumerate(pictures, 1):
+                path = self._folder / f"{step:06d}-{number}.png"
+                picture.save(path)
+                paths.append(str(path.relative_to(self._run)))
+            self._sheets()
+        except Exception as error:  # a picture is not worth a training, whatever went wrong
+            self._painter.recover()
+            text = f"no sample at step {step}: {type(error).__name__}: {error}"
+            self._log.append(Noted(text=text, level="warning"))
+            return
+        self._log.append(Sampled(step=step, paths=paths))
+
+    def drawn(self) -> dict[int, list[Path]]:
+        """Every step's pictures, those of complete steps only."""
+        found: dict[int, dict[int, Path]] = {}
+        for file in self._folder.iterdir():
+            named = _NAME.match(file.name)
+            if named:
+                found.setdefault(int(named[1]), {})[int(named[2])] = file
+        count = len(self._wanted.prompts)
+        return {
+            step: [by_number[n] for n in range(1, count + 1)]
+            for step, by_number in sorted(found.items())
+            if set(by_number) >= set(range(1, count + 1))
+        }
+
+    def _sheets(self) -> None:
+        drawn = self.drawn()
+        sheet(drawn, self._wanted.prompts, self._run / SHEET)
+        first, last = min(drawn), max(drawn)
+        if first != last:
+            ends = {step: drawn[step] for step in (first, last)}
+            sheet(ends, self._wanted.prompts, self._run / BEFORE_AFTER)
+
+    def sheets(self) -> list[str]:
+        """The contact sheets that exist, relative to the run."""
+        return [s for s in (BEFORE_AFTER, SHEET) if (self._run / s).exists()]

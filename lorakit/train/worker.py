@@ -1,0 +1,110 @@
+"""`python -m lorakit.train.worker RUN`: train the bundle of a run directory.
+
+Appends events; ends with one that says how it ended, and the same exit code.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+
+from lorakit.errors import ExitCode, LorakitError
+from lorakit.runs.events import FILE, Doing, Failed, Log, Started
+
+
+def _environment() -> None:
+    """What has to be set before torch and the Hub's client are imported."""
+    quiet = {
+        "HF_HUB_DISABLE_PROGRESS_BARS": "0",  # bars are turned into events
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "TRANSFORMERS_VERBOSITY": "error",
+        "DIFFUSERS_VERBOSITY": "error",
+        "TOKENIZERS_PARALLELISM": "false",
+    }
+    os.environ.update(quiet)
+    if sys.platform == "linux":
+        os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+
+
+def main(argv: list[str]) -> int:
+    """Train; returns the exit code."""
+    run = Path(argv[0]).resolve()
+    log = Log(run / FILE)
+    log.append(Doing(phase="starting"))
+    _environment()
+    try:
+        return _train(run, log)
+    except LorakitError as error:
+        log.append(Failed(message=error.message, hint=error.hint, exit_code=int(error.code)))
+        print(f"lorakit: error: {error.message}\n  {error.hint}", file=sys.stderr)
+        return int(error.code)
+    except Exception as error:
+        traceback.print_exc()
+        return _crashed(error, log)
+
+
+def _crashed(error: Exception, log: Log) -> int:
+    text = (str(error).strip().splitlines() or [""])[0][:300]
+    if type(error).__name__ == "OutOfMemoryError" or "out of memory" in text.lower():
+        code = ExitCode.OUT_OF_MEMORY
+        hint = 'Lower train.batch_size or dataset.resolution, or set memory.checkpointing = "full".'
+    else:
+        code, hint = ExitCode.TRAINING_FAILED, "The whole report is in train.log of the run."
+    message = f"Training ended with {type(error).__name__}: {text}"
+    log.append(Failed(message=message, hint=hint, exit_code=int(code)))
+    return int(code)
+
+
+def _train(run: Path, log: Log) -> int:
+    from lorakit.bundle.read import read
+    from lorakit.train.control import Control
+
+    control = Control(run, log)
+    control.listen()
+    bundle = read(run / "bundle.toml")
+
+    import torch
+
+    from lorakit.train import device
+    from lorakit.train.loop import train
+    from lorakit.train.sensors import Heartbeat
+
+    where = device.settle()
+    log.append(
+        Started(
+            name=bundle.name,
+            family=bundle.base.family,
+            adapter=f"LoRA rank {bundle.adapter.rank} on {bundle.adapter.targets}",
+            device=device.describe(where),
+            steps=bundle.train.steps,
+            batch_size=bundle.train.batch_size,
+            accumulation=bundle.train.accumulation,
+            sample_every=bundle.sample.every,
+            save_every=bundle.save.every,
+            versions=_versions(torch.__version__),
+        )
+    )
+    heartbeat = Heartbeat(run, where, log)
+    heartbeat.start()
+    try:
+        finished = train(bundle, run, log, control, where)
+    finally:
+        heartbeat.stop()
+    log.append(finished)
+    return finished.exit_code
+
+
+def _versions(torch_version: str) -> dict[str, str]:
+    from importlib.metadata import version
+
+    named = ("lorakit", "diffusers", "transformers", "peft", "accelerate", "safetensors")
+    return {"torch": torch_version, **{name: version(name) for name in named}}
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # tearing down torch and its threads takes a second, for nothing

@@ -1,0 +1,297 @@
+"""The machine is found out without an exception, whatever its drivers answer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pynvml
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from recorded_machines import (
+    FOLDER,
+    GB10,
+    GTX_745,
+    GTX_1080_TI,
+    MACHINES,
+    RTX_4090,
+    T4,
+    UNSUPPORTED,
+    FakeNvml,
+    machine,
+    torch,
+)
+
+from lorakit.errors import LorakitError
+from lorakit.hardware import amd, nvml
+from lorakit.hardware import machine as host
+from lorakit.hardware.detect import detect
+from lorakit.hardware.facts import Hardware, TorchBuild
+from lorakit.hardware.files import load, save
+from lorakit.hardware.torch_build import build
+from lorakit.hardware.visible import visible
+
+
+def only(hardware: Hardware) -> str:
+    (finding,) = hardware.findings
+    assert finding.severity == "warning"
+    return f"{finding.what} {finding.fix}"
+
+
+def test_this_machine_answers_without_importing_torch() -> None:
+    code = "import sys; from lorakit.hardware.detect import detect; h = detect(); " + (
+        "print(h.cpu_threads, h.ram_total_gib > 0, h.torch is not None, 'torch' in sys.modules)"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert answer.stderr == ""
+    threads, ram, has_torch, imported = answer.stdout.split()
+    assert int(threads) >= 1
+    assert (ram, has_torch, imported) == ("True", "True", "False")
+
+
+def test_torch_build_is_the_installed_one() -> None:
+    import torch
+
+    found = detect().torch
+    assert found is not None
+    assert found.version == torch.__version__
+    assert (found.cuda, found.hip) == (torch.version.cuda, torch.version.hip)
+
+
+def test_a_card_s_facts() -> None:
+    (card,) = MACHINES["rtx4090"].accelerators
+    assert card.name == "NVIDIA GeForce RTX 4090"
+    assert card.uuid == "GPU-52a3a85d-3c55-ca3a-a955-82c69ed360fc"
+    assert card.memory_total_gib == pytest.approx(23.99, abs=0.01)
+    assert card.memory_free_gib == pytest.approx(22.9, abs=0.01)
+    assert card.capability == (8, 9)
+    assert card.native_bf16 is True
+    assert card.power_limit_w == 450
+    assert MACHINES["rtx4090"].driver_cuda == "12.8"
+    assert MACHINES["rtx4090"].findings == ()
+    assert MACHINES["t4"].accelerators[0].native_bf16 is False
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "driver was updated .* Reboot"),
+        (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "no driver is installed"),
+        (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, "driver is not loaded"),
+        (pynvml.NVML_ERROR_NO_PERMISSION, "may not ask"),
+        (pynvml.NVML_ERROR_UNKNOWN, "nvidia-smi"),
+    ],
+)
+def test_a_driver_that_fails_is_one_sentence(code: int, words: str) -> None:
+    import re
+
+    found = machine(FakeNvml(init=code), "cpu", 4, (16, 8), torch("2.11.0+cu128", "12.8"))
+    assert re.search(words, only(found))
+    assert found.accelerator is None
+
+
+def test_without_a_card_a_missing_driver_is_no_finding() -> None:
+    fake = FakeNvml(init=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+    assert nvml.ask(fake, card_on_bus=False) == nvml.Answer()
+
+
+def test_a_lost_card_does_not_take_the_others_along() -> None:
+    fake = FakeNvml(pynvml.NVML_ERROR_GPU_IS_LOST, T4)
+    answer = nvml.ask(fake)
+    assert [card.name for card in answer.accelerators] == ["Tesla T4"]
+    assert "NVIDIA card 0" in answer.findings[0].what
+    assert "fallen off the bus" in answer.findings[0].what
+    assert fake.opened == 0
+
+
+def test_values_that_are_not_supported_are_unknown() -> None:
+    silent = dict.fromkeys(GTX_745, UNSUPPORTED)
+    (card,) = nvml.ask(FakeNvml(silent)).accelerators
+    assert card.name == "NVIDIA card"
+    assert card.memory_total_gib is card.memory_free_gib is card.capability is None
+    assert card.power_limit_w is None
+    assert card.processes == ()
+
+
+def test_a_board_that_shares_memory_with_the_processor() -> None:
+    (card,) = MACHINES["gb10"].accelerators
+    assert card.unified
+    assert card.memory_free_gib == MACHINES["gb10"].ram_free_gib
+    assert nvml.ask(FakeNvml(GB10)).accelerators[0].memory_total_gib is None
+
+
+def test_two_cards_of_which_one_is_visible() -> None:
+    found = MACHINES["two-cards"]
+    assert [a.visible for a in found.accelerators] == [False, True]
+    assert found.accelerator is not None
+    assert found.accelerator.name == found.device == "NVIDIA GeForce GTX 1080 Ti"
+    words = [f.what for f in found.findings]
+    assert any("6.0 of 11.0 GiB" in w and "process 2113 (5.5 GiB)" in w for w in words)
+    assert any("fastest first" in w for w in words)
+    quiet = machine(
+        FakeNvml(GTX_745, GTX_1080_TI),
+        "cpu",
+        8,
+        (16, 8),
+        torch("2.11.0+cu126", "12.6"),
+        CUDA_VISIBLE_DEVICES="1",
+        CUDA_DEVICE_ORDER="PCI_BUS_ID",
+    )
+    assert not any("fastest first" in f.what for f in quiet.findings)
+
+
+def test_the_card_with_the_most_free_memory_is_chosen() -> None:
+    both = machine(FakeNvml(GTX_745, GTX_1080_TI, RTX_4090), "cpu", 8, (16, 8), torch("2", "12.8"))
+    assert both.device == "NVIDIA GeForce RTX 4090"
+    none = machine(
+        FakeNvml(RTX_4090), "cpu", 8, (16, 8), torch("2", "12.8"), CUDA_VISIBLE_DEVICES=""
+    )
+    assert none.accelerator is None
+    assert none.device == "CPU, 8 threads"
+
+
+def test_a_cpu_only_torch_beside_a_card_is_said_with_the_cure() -> None:
+    found = MACHINES["rtx4090-cpu-torch"]
+    assert "PyTorch 2.11.0+cpu has no CUDA" in only(found)
+    assert "https://download.pytorch.org/whl/cu128" in only(found)
+    assert found.device == "CPU, 32 threads"
+
+
+@pytest.mark.parametrize(
+    ("driver_cuda", "index"), [(13000, "cu130"), (12080, "cu128"), (12020, "cu126"), (0, "cu126")]
+)
+def test_the_cure_fits_the_driver(driver_cuda: int, index: str) -> None:
+    found = machine(FakeNvml(T4, cuda=driver_cuda), "cpu", 2, (16, 8), torch("2.11.0+cpu"))
+    assert only(found).endswith(index)
+
+
+def test_a_torch_newer_than_the_driver() -> None:
+    fake = FakeNvml(T4, driver="550.54.15", cuda=12040)
+    found = machine(fake, "cpu", 2, (16, 8), torch("2.13.0+cu130", "13.0"))
+    assert "driver 550.54.15 knows CUDA up to 12.4" in only(found)
+
+
+def test_no_torch_and_torch_for_other_cards() -> None:
+    assert "not installed" in only(machine(None, "cpu", 2, (16, 8), None))
+    amd_torch = torch("2.11.0+rocm6.4", hip="6.4.43482")
+    assert "built for AMD" in only(machine(None, "cpu", 2, (16, 8), amd_torch))
+    assert amd_torch.kind == "rocm"
+
+
+def test_version_file_of_other_styles() -> None:
+    assert build("2.0", "cuda = '11.8'\nhip = None\n") == TorchBuild(version="2.0", cuda="11.8")
+    assert build("2.0", "").kind == "cpu"
+
+
+UUIDS = ["GPU-52a3a85d-3c55", "GPU-52bb0000-0000"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "wanted"),
+    [
+        (None, [0, 1]),
+        ("", []),
+        ("-1", []),
+        ("0", [0]),
+        ("0,,1", [0]),
+        (" 1 , 0 ", [1, 0]),
+        ("1,-1,0", [1]),
+        ("7", []),
+        ("0,7,1", [0]),
+        ("0,0", []),
+        ("GPU-52a3a85d-3c55", [0]),
+        ("gpu-52A3", [0]),
+        ("GPU-52bb,GPU-52a3", [1, 0]),
+        ("GPU-52", []),
+        ("GPU-99", []),
+        ("none", []),
+        ("1.5", []),
+    ],
+)
+def test_visible(setting: str | None, wanted: list[int]) -> None:
+    assert visible(UUIDS, setting) == wanted
+
+
+@given(st.text(alphabet="0123-,+ GPUa.", max_size=20))
+def test_visible_takes_any_text(setting: str) -> None:
+    found = visible(UUIDS, setting)
+    assert len(found) == len(set(found)) <= 2
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_machine_files_hold_the_recorded_machines(name: str, tmp_path: Path) -> None:
+    save(MACHINES[name], tmp_path / "again.toml")
+    assert (tmp_path / "again.toml").read_text() == (FOLDER / f"{name}.toml").read_text()
+    loaded = load(FOLDER / f"{name}.toml")
+    assert loaded.device == MACHINES[name].device
+    assert loaded.findings == MACHINES[name].findings
+    assert [a.uuid for a in loaded.accelerators] == [a.uuid for a in MACHINES[name].accelerators]
+    save(loaded, tmp_path / "third.toml")
+    assert load(tmp_path / "third.toml") == loaded
+
+
+def test_every_machine_file_is_recorded() -> None:
+    assert {p.stem for p in FOLDER.glob("*.toml")} == set(MACHINES)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("schema = 1\ncpu_threads = 'two'\n", "cpu_threads"),
+        ("schema = 1\n[[accelerators]]\nkind = 'cuda'\n", "accelerators.0.name"),
+        ("cpu_threads = 2\n", "schema = 1"),
+        ("not toml", "cannot be read"),
+    ],
+)
+def test_a_machine_file_that_is_none_is_said_so(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "m.toml").write_text(text)
+    with pytest.raises(LorakitError, match=words):
+        load(tmp_path / "m.toml")
+
+
+def test_a_machine_file_of_a_newer_version_is_read(tmp_path: Path) -> None:
+    (tmp_path / "m.toml").write_text("schema = 1\ncpu_threads = 3\nquantum_cores = 1\n")
+    assert load(tmp_path / "m.toml").cpu_threads == 3
+
+
+def test_amd_cards_from_the_kernel_s_files(tmp_path: Path) -> None:
+    for number, vendor, vram in (
+        (0, "0x10de", 0),
+        (1, "0x1002", 536_870_912),
+        (2, "0x1002", 8 << 30),
+    ):
+        device = tmp_path / f"card{number}" / "device"
+        device.mkdir(parents=True)
+        (device / "vendor").write_text(vendor + "\n")
+        (device / "device").write_text("0x73ff\n")
+        if vram:
+            (device / "mem_info_vram_total").write_text(f"{vram}\n")
+            (device / "mem_info_vram_used").write_text("536870912\n")
+    (tmp_path / "card2-DP-1").mkdir()
+    inside, real = amd.cards(tmp_path)
+    assert (real.kind, real.name) == ("rocm", "AMD graphics card 73ff")
+    assert (real.memory_total_gib, real.memory_free_gib) == (8.0, 7.5)
+    assert inside.memory_total_gib == 0.5
+    assert amd.cards(tmp_path / "nothing") == ()
+
+
+def test_limits_of_a_container_count(tmp_path: Path) -> None:
+    whole = host.ram_gib(tmp_path)
+    (tmp_path / "memory.max").write_text("1073741824\n")
+    (tmp_path / "memory.current").write_text("805306368\n")
+    (tmp_path / "cpu.max").write_text("100000 100000\n")
+    assert host.ram_gib(tmp_path) == (1.0, 0.25)
+    assert host.cpu_threads(tmp_path) == 1
+    (tmp_path / "memory.max").write_text("max\n")
+    assert host.ram_gib(tmp_path)[0] == whole[0]
+
+
+def test_nvidia_cards_are_seen_on_the_bus(tmp_path: Path) -> None:
+    assert not host.nvidia_on_bus(tmp_path)
+    for name, vendor, kind in (("a", "0x10de", "0x040300"), ("b", "0x10de", "0x030000")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "vendor").write_text(vendor)
+        (tmp_path / name / "class").write_text(kind)
+        assert host.nvidia_on_bus(tmp_path) is (name == "b")

@@ -1,0 +1,91 @@
+"""Stands in for the trainer: `stand_in.py RUN` appends events and honours requests, without torch.
+
+The variable STAND_IN says what it does: `train N` does N steps, `wait` trains until it is asked to
+stop, `stubborn` cannot be stopped, `fail` says why it fails, `die` says nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from lorakit.runs.events import (
+    FILE,
+    Doing,
+    Failed,
+    Finished,
+    Log,
+    Requested,
+    Saved,
+    Sensed,
+    Started,
+    Stepped,
+)
+
+PAUSE_SECONDS = 0.02
+
+
+def main(run: Path, what: str, count: int) -> int:
+    if what == "die":
+        print("Traceback\n\x1b[31mImportError: libcudart.so.12", file=sys.stderr)
+        return 3
+    log = Log(run / FILE)
+    log.append(Doing(phase="starting"))
+    log.append(
+        Started(
+            name="ohwx [dog]",
+            family="sd1",
+            adapter="LoRA rank 8 on linear",
+            device="CPU, 2 threads",
+            steps=count,
+            batch_size=4,
+        )
+    )
+    if what == "fail":
+        log.append(Failed(message="IMG_1.jpg ends after 12 of 48 KiB.", hint="Mend it.", exit_code=5))
+        return 5
+    if what == "stubborn":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    log.append(Doing(phase="training"))
+    stop = run / "control" / "stop"
+    for step in range(1, count + 1):
+        log.append(
+            Stepped(
+                step=step,
+                losses=[1 / step],
+                learning_rate=1e-4,
+                seconds=0.5,
+                wait_seconds=0.01,
+                images=4,
+            )
+        )
+        log.append(Sensed(memory_gib=1.5, memory_peak_gib=1.75, memory_total_gib=8.0))
+        if what != "train":
+            time.sleep(PAUSE_SECONDS)
+        if stop.exists() and what != "stubborn":
+            log.append(Requested(what="stop", by="me@here"))
+            return _end(run, log, step, "stopped")
+    return _end(run, log, count, "done")
+
+
+def _end(run: Path, log: Log, step: int, outcome: str) -> int:
+    (run / "dog.safetensors").write_bytes(b"12345678")
+    (run / "dog.diffusers.safetensors").write_bytes(b"12345678")
+    log.append(Saved(step=step, path="dog.safetensors", size_bytes=8))
+    log.append(
+        Finished(
+            outcome="done" if outcome == "done" else "stopped",
+            step=step,
+            files=["dog.safetensors", "dog.diffusers.safetensors", "samples/sheet.png"],
+            digest="ab" * 32,
+        )
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    words = os.environ.get("STAND_IN", "train 30").split()
+    sys.exit(main(Path(sys.argv[1]), words[0], int(words[1]) if len(words) > 1 else 100_000))
