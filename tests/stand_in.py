@@ -45,7 +45,9 @@ def main(run: Path, what: str, count: int) -> int:
         )
     )
     if what == "fail":
-        log.append(Failed(message="IMG_1.jpg ends after 12 of 48 KiB.", hint="Mend it.", exit_code=5))
+        log.append(
+            Failed(message="IMG_1.jpg ends after 12 of 48 KiB.", hint="Mend it.", exit_code=5)
+        )
         return 5
     if what == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -43,7 +43,7 @@ short long round flat old new young happy sad angry smiling sitting standing run
 wearing holding closeup close up wide view front side back top left right center centre middle
 style art cartoon anime realistic vintage modern simple plain soft sharp metal wooden glass paper
 antenna antennas square squares circle circles space astronaut microscope cell cells text page
-""".split()
+""".split()  # noqa: SIM905
 
 TEMPLATES = (
     "a {colour} {shape} on a {ground} background",
@@ -103,6 +103,11 @@ def one_cycle(optimizer: torch.optim.Optimizer, peak: float, steps: int):
     return torch.optim.lr_scheduler.OneCycleLR(optimizer, peak, total_steps=steps, pct_start=0.1)
 
 
+def say(what: str, step: int, steps: int, loss: torch.Tensor, started: float) -> None:
+    seconds = time.monotonic() - started
+    print(f"{what:4} {step:5d}/{steps}  loss {loss:.4f}  {seconds:6.0f} s", flush=True)
+
+
 class Average:
     """The running mean of a module's weights: what is kept in the end."""
 
@@ -151,7 +156,7 @@ def train_vae(pictures: torch.Tensor, extra: torch.Tensor, steps: int, seed: int
         schedule.step()
         average.update()
         if step % 100 == 0 or step == 1:
-            print(f"vae  {step:5d}/{steps}  loss {loss:.4f}  {time.monotonic() - started:6.0f} s", flush=True)
+            say("vae", step, steps, loss, started)
     average.apply()
     return vae.eval().requires_grad_(False)
 
@@ -167,7 +172,7 @@ def encode_all(vae: AutoencoderKL, pictures: torch.Tensor) -> tuple[torch.Tensor
 
 
 def describe(what: Scene, rng: random.Random) -> str:
-    """A caption for training: mostly the full form, sometimes less, sometimes with words that mean nothing."""
+    """A caption for training: mostly in full, sometimes less, sometimes with idle words."""
     if rng.random() < 0.1:
         return ""
     text = rng.choice(TEMPLATES).format(colour=what.colour, shape=what.shape, ground=what.ground)
@@ -177,7 +182,12 @@ def describe(what: Scene, rng: random.Random) -> str:
 
 
 def train_unet(
-    tokens: CLIPTokenizer, mean: torch.Tensor, std: torch.Tensor, scenes: list[Scene], steps: int, seed: int
+    tokens: CLIPTokenizer,
+    mean: torch.Tensor,
+    std: torch.Tensor,
+    scenes: list[Scene],
+    steps: int,
+    seed: int,
 ) -> tuple[CLIPTextModel, UNet2DConditionModel, DDIMScheduler]:
     text = CLIPTextModel(
         CLIPTextConfig(
@@ -214,9 +224,10 @@ def train_unet(
     )
     table = text.get_input_embeddings().weight
     weights = [p for m in (unet, text) for p in m.parameters() if p is not table]
-    # No decay on the embeddings: words that no caption holds must stay as distinct as they were drawn.
+    # No decay on the embeddings: words that no caption holds stay as distinct as they were drawn.
     optimizer = torch.optim.AdamW(
-        [{"params": weights, "weight_decay": 1e-2}, {"params": [table], "weight_decay": 0.0}], lr=1e-3
+        [{"params": weights, "weight_decay": 1e-2}, {"params": [table], "weight_decay": 0.0}],
+        lr=1e-3,
     )
     one = one_cycle(optimizer, 1.2e-3, steps)
     average = Average(unet, text)
@@ -230,7 +241,9 @@ def train_unet(
         noise = torch.randn(x.shape, generator=rng)
         t = torch.randint(1000, (len(which),), generator=rng)
         captions = [describe(scenes[i], words) for i in which.tolist()]
-        ids = tokens(captions, padding="max_length", max_length=77, truncation=True, return_tensors="pt")
+        ids = tokens(
+            captions, padding="max_length", max_length=77, truncation=True, return_tensors="pt"
+        )
         hidden = text(ids.input_ids).last_hidden_state
         noisy = schedule.add_noise(x, noise, t).to(memory_format=torch.channels_last)
         loss = F.mse_loss(unet(noisy, t, hidden).sample, noise)
@@ -241,14 +254,14 @@ def train_unet(
         one.step()
         average.update()
         if step % 250 == 0 or step == 1:
-            print(f"unet {step:5d}/{steps}  loss {loss:.4f}  {time.monotonic() - started:6.0f} s", flush=True)
+            say("unet", step, steps, loss, started)
     average.apply()
     unet.to(memory_format=torch.contiguous_format)
     return text.eval(), unet.eval(), schedule
 
 
 def prefix_text_keys(file: Path) -> None:
-    """Give the text encoder's keys the `text_model.` prefix that transformers 4 needs and 5 reads too."""
+    """Give the keys the `text_model.` prefix that transformers 4 needs and 5 reads too."""
     state = load_file(file)
     named = {k if k.startswith("text_model.") else f"text_model.{k}": v for k, v in state.items()}
     save_file(named, file, metadata={"format": "pt"})
@@ -268,7 +281,7 @@ def main() -> None:
     scenes = [scene(base + i) for i in range(PICTURES)]
     pictures = tensor([draw(s) for s in scenes])
     extra = tensor([clutter(base + i) for i in range(PICTURES)])
-    print(f"drawn: {len(pictures)} captioned, {len(extra)} others, {time.monotonic() - started:.0f} s", flush=True)
+    print(f"drawn: {len(pictures)} captioned, {len(extra)} others", flush=True)
 
     tokens = tokenizer(args.out / "tokenizer")
     vae = train_vae(pictures, extra, args.vae_steps, args.seed)
@@ -277,7 +290,9 @@ def main() -> None:
     vae.register_to_config(scaling_factor=round(scale, 4))
     scale = vae.config.scaling_factor
     print(f"latents: scaling factor {scale}", flush=True)
-    text, unet, schedule = train_unet(tokens, mean * scale, std * scale, scenes, args.unet_steps, args.seed)
+    text, unet, schedule = train_unet(
+        tokens, mean * scale, std * scale, scenes, args.unet_steps, args.seed
+    )
 
     # UNet and VAE are kept in half precision: diffusers widens them to fp32 on loading. The text
     # encoder stays fp32, because transformers 5 would hand out the precision of the file.

@@ -41,34 +41,48 @@ def _ring_of_points(x: float, y: float, radii: list[float], turn: float) -> list
     ]
 
 
-def _circle(pen: ImageDraw.ImageDraw, x: float, y: float, r: float, ink: tuple[int, int, int]) -> None:
+def _circle(
+    pen: ImageDraw.ImageDraw, x: float, y: float, r: float, ink: tuple[int, int, int]
+) -> None:
     pen.ellipse((x - r, y - r, x + r, y + r), fill=ink)
 
 
-def _square(pen: ImageDraw.ImageDraw, x: float, y: float, r: float, ink: tuple[int, int, int]) -> None:
+def _square(
+    pen: ImageDraw.ImageDraw, x: float, y: float, r: float, ink: tuple[int, int, int]
+) -> None:
     a = r * 0.86
     pen.rectangle((x - a, y - a, x + a, y + a), fill=ink)
 
 
-def _triangle(pen: ImageDraw.ImageDraw, x: float, y: float, r: float, ink: tuple[int, int, int]) -> None:
+def _triangle(
+    pen: ImageDraw.ImageDraw, x: float, y: float, r: float, ink: tuple[int, int, int]
+) -> None:
     pen.polygon([(x, y - r), (x + r, y + 0.8 * r), (x - r, y + 0.8 * r)], fill=ink)
 
 
-def _star(pen: ImageDraw.ImageDraw, x: float, y: float, r: float, ink: tuple[int, int, int]) -> None:
+def _star(
+    pen: ImageDraw.ImageDraw, x: float, y: float, r: float, ink: tuple[int, int, int]
+) -> None:
     pen.polygon(_ring_of_points(x, y, [r, 0.42 * r] * 5, 0.0), fill=ink)
 
 
-def _ring(pen: ImageDraw.ImageDraw, x: float, y: float, r: float, ink: tuple[int, int, int]) -> None:
+def _ring(
+    pen: ImageDraw.ImageDraw, x: float, y: float, r: float, ink: tuple[int, int, int]
+) -> None:
     pen.ellipse((x - r, y - r, x + r, y + r), outline=ink, width=max(1, round(0.36 * r)))
 
 
-def _cross(pen: ImageDraw.ImageDraw, x: float, y: float, r: float, ink: tuple[int, int, int]) -> None:
+def _cross(
+    pen: ImageDraw.ImageDraw, x: float, y: float, r: float, ink: tuple[int, int, int]
+) -> None:
     arm = 0.34 * r
     pen.rectangle((x - arm, y - r, x + arm, y + r), fill=ink)
     pen.rectangle((x - r, y - arm, x + r, y + arm), fill=ink)
 
 
-def _heart(pen: ImageDraw.ImageDraw, x: float, y: float, r: float, ink: tuple[int, int, int]) -> None:
+def _heart(
+    pen: ImageDraw.ImageDraw, x: float, y: float, r: float, ink: tuple[int, int, int]
+) -> None:
     points = []
     for i in range(60):
         t = 2 * math.pi * i / 60
@@ -78,7 +92,9 @@ def _heart(pen: ImageDraw.ImageDraw, x: float, y: float, r: float, ink: tuple[in
     pen.polygon(points, fill=ink)
 
 
-def _diamond(pen: ImageDraw.ImageDraw, x: float, y: float, r: float, ink: tuple[int, int, int]) -> None:
+def _diamond(
+    pen: ImageDraw.ImageDraw, x: float, y: float, r: float, ink: tuple[int, int, int]
+) -> None:
     pen.polygon([(x, y - r), (x + 0.66 * r, y), (x, y + r), (x - 0.66 * r, y)], fill=ink)
 
 
@@ -119,7 +135,12 @@ def scene(seed: int) -> Scene:
     radius = rng.uniform(0.2, 0.38)
     room = 0.5 - radius - 0.02
     return Scene(
-        shape, colour, ground, 0.5 + rng.uniform(-room, room), 0.5 + rng.uniform(-room, room), radius
+        shape,
+        colour,
+        ground,
+        0.5 + rng.uniform(-room, room),
+        0.5 + rng.uniform(-room, room),
+        radius,
     )
 
 
@@ -170,5 +191,7 @@ def clutter(seed: int) -> Image.Image:
             case 2:
                 pen.line(box, fill=ink(), width=rng.randint(4, 20))
             case _:
-                pen.polygon([(rng.uniform(0, large), rng.uniform(0, large)) for _ in range(3)], fill=ink())
+                pen.polygon(
+                    [(rng.uniform(0, large), rng.uniform(0, large)) for _ in range(3)], fill=ink()
+                )
     return picture.resize((SIDE, SIDE), Image.Resampling.BOX)

@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from lorakit.bundle import keys, schema
-from lorakit.bundle.models import SCHEMA, control_character
+from lorakit.bundle.models import SCHEMA, Bundle, control_character
 from lorakit.bundle.problems import Problem
 from lorakit.bundle.schema import FieldDoc
 from lorakit.bundle.syntax import BACKSLASH, SWITCHES, literal_hint
@@ -65,8 +65,12 @@ def check_schema(data: dict[str, Any]) -> Problem | None:
     return Problem(where="schema", what=what, fix=fix)
 
 
-def explain(error: ValidationError, typed: Mapping[keys.Path, str] = {}) -> list[Problem]:
-    """One problem for each thing refused, in the order of the models.
+def explain(
+    error: ValidationError,
+    model: type[BaseModel] = Bundle,
+    typed: Mapping[keys.Path, str] = {},
+) -> list[Problem]:
+    """One problem for each thing refused, in the order of the model's fields.
 
     `typed` holds values as given to `--set`.
     """
@@ -74,7 +78,7 @@ def explain(error: ValidationError, typed: Mapping[keys.Path, str] = {}) -> list
     problems: list[Problem] = []
     meant: set[str] = set()
     for e in (e for e in found if e["type"] == "extra_forbidden"):
-        problem, other = _unknown(e["loc"], e["input"])
+        problem, other = _unknown(model, e["loc"], e["input"])
         problems.append(problem)
         meant.add(other)
     for e in (e for e in found if e["type"] != "extra_forbidden"):
@@ -83,15 +87,17 @@ def explain(error: ValidationError, typed: Mapping[keys.Path, str] = {}) -> list
             continue  # it is there under a wrong name, which is reported already
         if e["type"] == "too_short" and e["input"]:
             continue  # pydantic counts the entries that are left
-        problems.append(_refused(e["type"], key, e["input"], typed.get(tuple(e["loc"]), "")))
+        problems.append(_refused(model, e["type"], key, e["input"], typed.get(tuple(e["loc"]), "")))
     return problems
 
 
-def _refused(kind: str, key: str, given: Any, typed: str) -> Problem:
-    doc = schema.find(key)
+def _refused(model: type[BaseModel], kind: str, key: str, given: Any, typed: str) -> Problem:
+    doc = schema.find(key, model)
     name = key.rpartition(".")[2]
     if doc is None:  # an entry of a list of texts
-        doc = FieldDoc(key=key, kind="text", required=True, doc="")
+        listed = schema.find(key.rpartition("[")[0], model)
+        choices = listed.choices if listed else ()
+        doc = FieldDoc(key=key, kind="text", required=True, choices=choices, doc="")
         name = key
     if kind == "missing":
         written = f"The table [{key}]" if doc.kind == "table" else key
@@ -112,7 +118,8 @@ def _out_of_range(doc: FieldDoc, key: str, name: str, given: Any) -> Problem:
     what, fix = f"{key} is {shown(given)}; allowed: {doc.allowed}.", ""
     if doc.choices:
         near = difflib.get_close_matches(given.lower(), doc.choices, n=1, cutoff=_SIMILAR)
-        fix = f"Did you mean {name} = {shown(near[0])}?" if near else "Write one of these."
+        start = "" if name.endswith("]") else f"{name} = "
+        fix = f"Did you mean {start}{shown(near[0])}?" if near else "Write one of these."
     elif doc.kind == "text" and not given:
         what, fix = f"{key} is empty.", _example(doc, key)
     elif doc.key == "name":
@@ -151,7 +158,7 @@ def _wanted(doc: FieldDoc) -> str:
         case "true or false":
             return "true or false"
     if doc.choices:
-        return f"one of {doc.allowed}"
+        return f"{'some' if doc.kind == 'list of texts' else 'one'} of {doc.allowed}"
     return f"a {doc.kind}{', ' if doc.allowed else ''}{doc.allowed}"
 
 
@@ -200,50 +207,55 @@ def _example(doc: FieldDoc, key: str) -> str:
     return f"Write {doc.name} = {shown(doc.default)}." if doc.default is not None else ""
 
 
-def _unknown(path: Iterable[str | int], given: Any) -> tuple[Problem, str]:
-    """The problem of a key that no bundle has, and the key that was probably meant."""
+def _unknown(model: type[BaseModel], path: Iterable[str | int], given: Any) -> tuple[Problem, str]:
+    """The problem of a key that no such file has, and the key that was probably meant."""
     *above, last = path
     key, table = keys.join([*above, last]), keys.join(above)
-    parent = schema.find(table)
+    parent = schema.find(table, model)
+    noun = getattr(model, "noun", "file")
     known = parent.keys if parent else ()
     word = str(last).lower().replace("-", "_").replace(" ", "_")
-    what = f"{_header(key) if isinstance(given, dict) else key} is no key of a bundle."
+    what = f"{_header(model, key) if isinstance(given, dict) else key} is no key of a {noun}."
 
     def here(name: str) -> str:
         return f"{table}.{name}" if table else name
 
     if word in known:
-        return _meant(what, key, here(word))
-    if elsewhere := _with_name(word):
-        places = " or ".join(_header(k.rpartition(".")[0]) for k in elsewhere)
+        return _meant(model, what, key, here(word))
+    if elsewhere := _with_name(model, word):
+        places = " or ".join(_header(model, k.rpartition(".")[0]) for k in elsewhere)
         what = f"{key} is in the wrong table: it belongs in {places}."
         fix = f"Write it as {' or '.join(elsewhere)}."
         return Problem(where=key, what=what, fix=fix), elsewhere[0]
     if near := difflib.get_close_matches(word, known, n=1, cutoff=_SIMILAR):
-        return _meant(what, key, here(near[0]))
-    if word in ELSEWHERE:
-        return _meant(what, key, ELSEWHERE[word])
-    names = {doc.name: doc.key for doc in schema.documents().values() if doc.key}
+        return _meant(model, what, key, here(near[0]))
+    if schema.find(ELSEWHERE.get(word, "-"), model):
+        return _meant(model, what, key, ELSEWHERE[word])
+    names = {doc.name: doc.key for doc in schema.documents(model).values() if doc.key}
     if near := difflib.get_close_matches(word, names, n=1, cutoff=_SIMILAR):
-        return _meant(what, key, names[near[0]])
-    of = _header(table) if table else "A bundle"
+        return _meant(model, what, key, names[near[0]])
+    of = _header(model, table) if table else f"A {noun}"
     return Problem(where=key, what=what, fix=f"{of} takes {', '.join(known)}."), ""
 
 
-def _meant(what: str, key: str, other: str) -> tuple[Problem, str]:
-    doc = schema.find(other)
+def _meant(model: type[BaseModel], what: str, key: str, other: str) -> tuple[Problem, str]:
+    doc = schema.find(other, model)
     other = other.replace("[]", "[0]")
-    written = _header(other) if doc and doc.kind in ("table", "tables") else other
+    written = _header(model, other) if doc and doc.kind in ("table", "tables") else other
     return Problem(where=key, what=what, fix=f"Did you mean {written}?"), other
 
 
-def _header(key: str) -> str:
+def _header(model: type[BaseModel], key: str) -> str:
     """A table as its header in the file: `[train]`, or `[[dataset.sources]]` for one of several."""
     table = re.sub(r"\[\d*\]", "", key)
-    doc = schema.find(table)
+    doc = schema.find(table, model)
     return f"[[{table}]]" if doc and doc.kind == "tables" else f"[{table}]"
 
 
-def _with_name(name: str) -> list[str]:
-    """Every place of the bundle where a key has this name."""
-    return [doc.key.replace("[]", "[0]") for doc in schema.fields() if doc.name == name]
+def _with_name(model: type[BaseModel], name: str) -> list[str]:
+    """Every place of the file where a key that holds a value has this name."""
+    return [
+        doc.key.replace("[]", "[0]")
+        for doc in schema.documents(model).values()
+        if doc.name == name and doc.kind not in ("table", "tables")
+    ]

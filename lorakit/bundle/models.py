@@ -6,7 +6,7 @@ Models are frozen and strict: a quoted number, an unknown key, nan and inf are r
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
@@ -72,11 +72,8 @@ class Source(Section):
     """Word put before every caption of this folder, and used alone where a caption is missing."""
 
 
-class Dataset(Section):
-    """What to learn from."""
-
-    sources: Annotated[tuple[Source, ...], Field(min_length=1, strict=False)]
-    """Folders of pictures."""
+class Shape(Section):
+    """How pictures are brought to size."""
 
     resolution: Annotated[int, Field(ge=32, le=4096, multiple_of=8)] = 512
     """Side of a square picture of the same area as the training pictures, in pixels."""
@@ -84,6 +81,13 @@ class Dataset(Section):
     buckets: bool = True
     """Keep each picture's shape by training on several sizes of the same area. Off: square
     crops."""
+
+
+class Dataset(Shape):
+    """What to learn from."""
+
+    sources: Annotated[tuple[Source, ...], Field(min_length=1, strict=False)]
+    """Folders of pictures."""
 
 
 class Adapter(Section):
@@ -217,6 +221,8 @@ class Save(Section):
 
 class Bundle(Section):
     """One complete, replayable request to train."""
+
+    noun: ClassVar[str] = "bundle"
 
     schema_version: Annotated[Literal[1], Field(alias="schema")] = SCHEMA
     """Version of this format."""

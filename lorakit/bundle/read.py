@@ -6,15 +6,17 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from lorakit.bundle import keys, layout, syntax
 from lorakit.bundle.explain import check_schema, explain
 from lorakit.bundle.models import SCHEMA, Bundle
 from lorakit.bundle.overrides import apply
 from lorakit.bundle.problems import BundleError, Problem
+
+File = TypeVar("File", bound=BaseModel)
 
 
 def read(path: Path, overrides: Sequence[str] = ()) -> Bundle:
@@ -51,6 +53,13 @@ def check(
     data: Mapping[str, Any], overrides: Sequence[str] = (), text: str = ""
 ) -> tuple[Bundle | None, list[Problem]]:
     """Like `build`, with the problems returned; the bundle is None where there are any."""
+    return validate(Bundle, data, overrides, text)
+
+
+def validate(
+    model: type[File], data: Mapping[str, Any], overrides: Sequence[str] = (), text: str = ""
+) -> tuple[File | None, list[Problem]]:
+    """Like `check`, for any kind of file that has a `schema`, such as a preset."""
     tables = copy.deepcopy(dict(data))
     typed, mistyped = apply(tables, overrides)
     schema = check_schema(tables)
@@ -58,13 +67,13 @@ def check(
         return None, _placed([schema], text, typed)  # its other keys mean nothing here
     found = [schema] if schema else []
     tables["schema"] = SCHEMA
-    bundle = None
+    made = None
     try:
-        bundle = Bundle.model_validate(tables)
+        made = model.model_validate(tables)
     except ValidationError as error:
-        found += explain(error, typed)
+        found += explain(error, model, typed)
     problems = mistyped + _placed(found, text, typed)
-    return (None if problems else bundle), problems
+    return (None if problems else made), problems
 
 
 def _placed(problems: list[Problem], text: str, typed: Mapping[keys.Path, str]) -> list[Problem]:

@@ -86,18 +86,15 @@ def fields() -> list[FieldDoc]:
     return [doc for doc in documents().values() if doc.kind not in ("table", "tables")]
 
 
-def find(key: str) -> FieldDoc | None:
+def find(key: str, model: type[BaseModel] = Bundle) -> FieldDoc | None:
     """The documentation of a key; `dataset.sources[3].path` finds `dataset.sources[].path`."""
-    return documents().get(re.sub(r"\[\d+\]", "[]", key))
+    return documents(model).get(re.sub(r"\[\d+\]", "[]", key))
 
 
 @functools.cache
-def documents() -> dict[str, FieldDoc]:
-    """Keys and tables, by generic key; the bundle itself has the empty one."""
-    root = FieldDoc(
-        key="", kind="table", required=True, doc=_sentences(Bundle.__doc__), keys=_names(Bundle)
-    )
-    return {"": root, **{doc.key: doc for doc in _walk(Bundle, "")}}
+def documents(model: type[BaseModel] = Bundle) -> dict[str, FieldDoc]:
+    """Keys and tables, by generic key; the file itself has the empty one."""
+    return {"": _table("", model), **{doc.key: doc for doc in _walk(model, "")}}
 
 
 def json_schema() -> dict[str, Any]:
@@ -120,7 +117,7 @@ def _walk(model: type[BaseModel], prefix: str) -> Iterator[FieldDoc]:
         if inner is not None:
             tables.append((f"{key}[]." if doc.kind == "tables" else f"{key}.", inner))
             if doc.kind == "tables":
-                yield _table(f"{key}[]", inner, required=True)
+                yield _table(f"{key}[]", inner)
     for below, inner in tables:
         yield from _walk(inner, below)
 
@@ -154,7 +151,10 @@ def _type(annotation: Any) -> tuple[Kind, tuple[str, ...], type[BaseModel] | Non
         texts = all(isinstance(choice, str) for choice in inside)
         return ("text", inside, None) if texts else ("whole number", (), None)
     if origin is tuple:
-        return ("tables", (), inside[0]) if _is_model(inside[0]) else ("list of texts", (), None)
+        if _is_model(inside[0]):
+            return "tables", (), inside[0]
+        choices = get_args(inside[0]) if get_origin(inside[0]) is Literal else ()
+        return "list of texts", choices, None
     return ("table", (), annotation) if _is_model(annotation) else (_KINDS[annotation], (), None)
 
 
@@ -162,11 +162,11 @@ def _is_model(annotation: Any) -> bool:
     return inspect.isclass(annotation) and issubclass(annotation, BaseModel)
 
 
-def _table(key: str, model: type[BaseModel], *, required: bool) -> FieldDoc:
+def _table(key: str, model: type[BaseModel]) -> FieldDoc:
     return FieldDoc(
         key=key,
         kind="table",
-        required=required,
+        required=True,
         doc=_sentences(model.__doc__),
         keys=_names(model),
     )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lorakit.bundle.problems import BundleError, Problem
-from lorakit.errors import ExitCode, LorakitError
+from lorakit.errors import ExitCode
 
 if TYPE_CHECKING:
     from lorakit.bundle.models import Bundle
@@ -27,7 +27,7 @@ class Examined:
         return next((p.code for p in self.problems if p.severity == "error"), ExitCode.OK)
 
 
-def examine(path: Path, settings: Sequence[str]) -> Examined:
+def examine(path: Path, settings: Sequence[str], runs: Path | None = None) -> Examined:
     """Read a bundle, survey the machine and the pictures, and check. Nothing is loaded."""
     from lorakit.bundle.read import read
 
@@ -38,11 +38,17 @@ def examine(path: Path, settings: Sequence[str]) -> Examined:
     from lorakit.planner.check import check
     from lorakit.survey import survey
 
-    try:
-        facts = survey(bundle, path.resolve().parent)
-    except BundleError as error:
-        return Examined(bundle, tuple(error.problems))
-    except LorakitError as error:
-        problem = Problem(where="", what=error.message, fix=error.hint, code=error.code)
-        return Examined(bundle, (problem,))
-    return Examined(bundle, tuple(check(bundle, facts)))
+    facts = survey(bundle, path.resolve().parent, runs=runs)
+    return Examined(bundle, tuple(_placed(check(bundle, facts), path, settings)))
+
+
+def _placed(found: list[Problem], path: Path, settings: Sequence[str]) -> list[Problem]:
+    """With the line of each in the bundle's file, where it has one."""
+    if not found:
+        return []
+    from lorakit.bundle import keys, layout, syntax
+
+    lines = {keys.join(k): p.line for k, p in layout.places(syntax.read_text(path)).items()}
+    for setting in settings:
+        lines.pop(setting.partition("=")[0].strip(), None)
+    return [p if p.line else replace(p, line=lines.get(p.where)) for p in found]

@@ -12,7 +12,7 @@ from lorakit.runs.launch import await_started, launch
 
 def train(path: Path, settings: list[str], runs: Path | None, detach: bool) -> int:
     """Check a bundle, and train it in a process of its own."""
-    examined = examine(path, settings)
+    examined = examine(path, settings, runs)
     streams.problems(examined.problems, str(path))
     if examined.bundle is None or examined.exit_code:
         return examined.exit_code

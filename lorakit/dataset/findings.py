@@ -215,7 +215,7 @@ def _lengths(
             lost.append(p.name)
     if lost:
         found.append(
-            _error(
+            _warning(
                 "dataset.sources",
                 f"The trigger stands behind the {counter.limit} tokens that are read, so it is "
                 f"never learned there: {listed(lost)}.",

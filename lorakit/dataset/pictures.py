@@ -98,14 +98,14 @@ def prepare(path: Path, fit: Fit) -> Image.Image:
 @contextmanager
 def _opened(path: Path) -> Iterator[Image.Image]:
     """The picture, not yet decoded; whatever goes wrong inside becomes one LorakitError."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image, UnidentifiedImageError, features
 
     # Pillow's doubts belong into the report, by name, not on the terminal.
     warnings.filterwarnings("ignore", module=r"PIL\b")
     name = path.name
     try:
         kind = looks(path)
-        if kind not in READABLE:
+        if kind not in READABLE or (kind == "AVIF" and not features.check("avif")):
             raise _refused(path, kind)
         with path.open("rb") as file, Image.open(file, formats=[READABLE[kind]]) as image:
             yield image
@@ -152,8 +152,8 @@ def _refused(path: Path, kind: str) -> LorakitError:
             "Run git lfs pull in its folder.",
             ExitCode.DATA,
         )
-    if kind in ("HEIC", "JPEG XL", "JPEG 2000", "an SVG drawing", "a Photoshop file"):
-        what = kind if kind.startswith("a") else f"a {kind} picture"
+    if kind in ("HEIC", "AVIF", "JPEG XL", "JPEG 2000", "an SVG drawing", "a Photoshop file"):
+        what = kind if kind.startswith(("a ", "an ")) else f"a {kind} picture"
         return LorakitError(
             f"{name} is {what}, which is not read.", "Convert it to JPEG or PNG.", ExitCode.DATA
         )

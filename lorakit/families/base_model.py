@@ -17,7 +17,11 @@ ASSETS = Path(__file__).resolve().parent.parent / "assets"
 
 HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")
 
-WEIGHTS = {"unet": "diffusion_pytorch_model", "vae": "diffusion_pytorch_model", "text_encoder": "model"}
+WEIGHTS = {
+    "unet": "diffusion_pytorch_model",
+    "vae": "diffusion_pytorch_model",
+    "text_encoder": "model",
+}
 """File stem of the weights in each folder of a pipeline."""
 
 

@@ -258,12 +258,15 @@ def describe(event: Event) -> LogLine | None:
 
 
 def _started(state: RunState, event: Started) -> dict[str, Any]:
-    """A new process: its speed, sensors and requests are its own."""
+    if state.doing is not None and state.doing.phase == "starting":
+        return {"started": event}
+    return {**_new_process(state, event), "doing": None, "phase_time": None, "started": event}
+
+
+def _new_process(state: RunState, event: Event) -> dict[str, Any]:
+    """Its speed, sensors and requests are its own."""
     return {
-        "started": event,
-        "doing": None,
         "progress": (),
-        "phase_time": None,
         "sensed": None,
         "requests": (),
         "ended": None,
@@ -275,6 +278,8 @@ def _started(state: RunState, event: Started) -> dict[str, Any]:
 
 
 def _doing(state: RunState, event: Doing) -> dict[str, Any]:
+    if event.phase == "starting":
+        return {**_new_process(state, event), "doing": event, "phase_time": event.time}
     changed: dict[str, Any] = {"doing": event}
     progress = state.progress
     if state.doing is None or state.doing.phase != event.phase:

@@ -1,4 +1,4 @@
-"""Which pictures each step sees, and the tensors it needs: pure functions of the seed and the step."""
+"""Which pictures each step sees, and its tensors: pure functions of the seed and the step."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import platformdirs
@@ -57,14 +56,8 @@ class Cache:
         return self._root / kind / name[:2] / f"{name}.safetensors"
 
 
-def fill(path: Path, make: Callable[[], dict[str, Tensor]], source: str) -> bool:
-    """Make an entry unless it is there; returns whether it was made.
-
-    `source` names the picture or caption in errors.
-    """
-    if path.exists():
-        return False
-    tensors = make()
+def put(path: Path, tensors: dict[str, Tensor], source: str) -> None:
+    """Write an entry. `source` names the picture or caption in errors."""
     if not all(torch.isfinite(t).all() for t in tensors.values()):
         raise LorakitError(
             f"The encoder answers {source} with numbers that are not finite.",
@@ -83,7 +76,6 @@ def fill(path: Path, make: Callable[[], dict[str, Tensor]], source: str) -> bool
             "Make room there, or set LORAKIT_CACHE to a folder on another disk.",
             ExitCode.DATA,
         ) from error
-    return True
 
 
 class Reader:

@@ -41,7 +41,7 @@ class Control:
     def exit_code(self) -> ExitCode:
         """What a stopped run ends with."""
         codes = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
-        return codes.get(self.signal, ExitCode.OK)  # type: ignore[call-overload, no-any-return]
+        return codes.get(self.signal, ExitCode.OK)  # type: ignore[call-overload]
 
     def stopping(self) -> bool:
         """Whether to stop now; a stop is final, so its file stays until the trainer ends."""

@@ -79,7 +79,7 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
         bundle.sample.guidance,
         ready.prompts,
     )
-    training = Training(bundle, run, log, control, model, batches, unet, base.prediction)
+    training = Training(bundle, run, log, control, model, batches, family, unet, base.prediction)
     _check_room(run, training, bundle)
 
     samples = Samples(run, bundle.sample, painter, log)
@@ -87,7 +87,7 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
     training.run(samples)
     control.finish()
 
-    final = training.write_final(ready)
+    final = training.write_final()
     if samples.drawn() and training.done not in samples.drawn():
         samples.draw(training.done)
     stopped = training.done < bundle.train.steps
@@ -107,7 +107,7 @@ def _check_room(run: Path, training: Training, bundle: Bundle) -> None:
         checkpoint.probe(run, size)
     except OSError as error:
         raise LorakitError(
-            f"{size / 2**20:.0f} MiB for a checkpoint cannot be written in {run}: {error.strerror}.",
+            f"A checkpoint of {size / 2**20:.0f} MiB cannot be written in {run}: {error.strerror}.",
             "Make room there, or choose another place with --runs or LORAKIT_RUNS.",
             ExitCode.DATA,
         ) from error
@@ -124,17 +124,19 @@ class Training:
         control: Control,
         model: Model,
         batches: Batches,
+        family: Any,
         unet: Any,
         prediction: str,
     ) -> None:
         self.bundle, self.model, self.done = bundle, model, 0
         self._folder, self._log, self._control = run, log, control
-        self._batches, self._unet, self._prediction = batches, unet, prediction
+        self._batches, self._prediction = batches, prediction
+        self._family, self._unet = family, unet
         self._skipped = 0
         self._images = 0
 
     def run(self, samples: Samples) -> None:
-        """Train until the target, or until someone asks to stop; that step is finished and saved."""
+        """Train until the target, or until someone asks to stop: that step is finished, and saved."""
         every, target = self.bundle.save.every, self.bundle.train.steps
         report = Report(self._log)
         self._log.append(Doing(phase="training"))
@@ -193,7 +195,7 @@ class Training:
         )
 
     def save(self) -> None:
-        """Write a checkpoint. A full disk is a warning: the last checkpoint stays, training goes on."""
+        """Write a checkpoint. Where that fails the last one stays, and training goes on."""
         self._log.append(Doing(phase="saving"))
         tensors = self.adapter()
         try:
@@ -214,7 +216,7 @@ class Training:
         where = str(path.relative_to(self._folder))
         self._log.append(Saved(step=self.done, path=where, size_bytes=size))
 
-    def write_final(self, ready: prepare.Prepared) -> list[Path]:
+    def write_final(self) -> list[Path]:
         """Write both adapter files, reload them and compare; returns them, kohya's layout first."""
         self._log.append(Doing(phase="saving"))
         matrices = lora.matrices(self._unet)
@@ -237,7 +239,7 @@ class Training:
         def ask() -> Tensor:
             return self.model.predict(question.latents, question.timesteps, question.text)
 
-        verify.answers(self._unet, list(written), ask)
+        verify.answers(self._unet, list(written), self._family.load_adapter, ask)
         self._log.append(Saved(step=self.done, path=f"{bundle.name}.safetensors", size_bytes=size))
         self._log.append(Noted(text="both files reloaded: they hold what was trained"))
         return list(written)

@@ -1,4 +1,4 @@
-"""Counts the memory that tensors hold: on the meta device, on a real one, and as the allocator saw it.
+"""Counts what tensors hold: on the meta device, on a real one, and as the allocator saw it.
 
 The first two are the same dispatch mode. On the meta device attention would take the plain path,
 which keeps a matrix that no fused kernel keeps; `fused_attention` calls the fused operator instead.
@@ -55,9 +55,7 @@ class LiveStorages(TorchDispatchMode):
         self._known.discard(key)
         self.alive -= size
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(out):
             if isinstance(leaf, Tensor):

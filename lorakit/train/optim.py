@@ -6,7 +6,6 @@ None of this waits for the device: no value travels to the host in a step.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -112,5 +111,3 @@ def restore(
         state.setdefault(int(index), {})[key] = value
     whole["state"] = state
     made.load_state_dict(whole)
-
-

@@ -74,7 +74,7 @@ def encode(
     log: Log,
     stop: Stop,
 ) -> Prepared:
-    """Encode what the cache does not hold, captions first; each encoder is freed when it is done."""
+    """Encode what the cache does not hold, captions first; an encoder is freed once it is done."""
     folder = base.folder
     if folder is None:
         raise LorakitError(f"The base model {base.model} is not on this machine.")
@@ -116,11 +116,8 @@ def _encode_texts(
     encoder.to(device)
     progress = Progress(log, "caching", len(missing), "captions")
     for done, text in enumerate(missing, 1):
-        cache.fill(
-            texts.text(text),
-            lambda text=text: {"hidden": family.encode_text(tokenizer, encoder, text)},
-            f"the caption {text!r}",
-        )
+        hidden = family.encode_text(tokenizer, encoder, text)
+        cache.put(texts.text(text), {"hidden": hidden}, f"the caption {text!r}")
         progress.at(done)
     del tokenizer, encoder
     family.release()
@@ -144,14 +141,9 @@ def _encode_pictures(
         for done, picture in enumerate(missing, 1):
             if stop():
                 break
-
-            def latents(picture: Any = picture) -> dict[str, Tensor]:
-                mean, std = family.encode_picture(vae, picture_of(picture.path, picture.fit))
-                return {"mean": mean, "std": std}
-
-            cache.fill(
-                pictures.picture(picture.sha256, picture.fit), latents, f"{picture.path.name}"
-            )
+            mean, std = family.encode_picture(vae, picture_of(picture.path, picture.fit))
+            place = pictures.picture(picture.sha256, picture.fit)
+            cache.put(place, {"mean": mean, "std": std}, picture.path.name)
             progress.at(done)
     del vae
     family.release()
@@ -161,4 +153,3 @@ def _encode_pictures(
             Noted(text=f"latents: {len(missing)} pictures encoded, {known} were in the cache")
         )
     return scale
-

@@ -14,10 +14,9 @@ from lorakit.errors import ExitCode, LorakitError
 from lorakit.runs.events import FILE, Doing, Failed, Log, Started
 
 
-def _environment() -> None:
+def settle_environment() -> None:
     """What has to be set before torch and the Hub's client are imported."""
     quiet = {
-        "HF_HUB_DISABLE_PROGRESS_BARS": "0",  # bars are turned into events
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "TRANSFORMERS_VERBOSITY": "error",
         "DIFFUSERS_VERBOSITY": "error",
@@ -33,7 +32,7 @@ def main(argv: list[str]) -> int:
     run = Path(argv[0]).resolve()
     log = Log(run / FILE)
     log.append(Doing(phase="starting"))
-    _environment()
+    settle_environment()
     try:
         return _train(run, log)
     except LorakitError as error:
@@ -65,12 +64,14 @@ def _train(run: Path, log: Log) -> int:
     control.listen()
     bundle = read(run / "bundle.toml")
 
+    import diffusers
     import torch
 
     from lorakit.train import device
     from lorakit.train.loop import train
     from lorakit.train.sensors import Heartbeat
 
+    diffusers.utils.logging.disable_progress_bar()
     where = device.settle()
     log.append(
         Started(

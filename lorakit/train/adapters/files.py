@@ -52,10 +52,14 @@ def diffusers_metadata(matrices: Matrices, rank: int, alpha: float) -> dict[str,
 
 
 def kohya_metadata(
-    bundle: Bundle, family: Family, tensors: Mapping[str, Tensor], step: int, prediction: str,
+    bundle: Bundle,
+    family: Family,
+    tensors: Mapping[str, Tensor],
+    step: int,
+    prediction: str,
     images: int,
 ) -> dict[str, str]:
-    """The header's notes that A1111, Forge and ComfyUI show and sort by; every value is a string."""
+    """The header's notes that A1111, Forge and ComfyUI show and sort by, each a string."""
     train, dataset = bundle.train, bundle.dataset
     side = f"{dataset.resolution}x{dataset.resolution}"
     notes = {

@@ -81,9 +81,7 @@ def attach(unet: Any, family: Family, adapter: Adapter, seed: int) -> list[nn.Pa
 def _casting(made: nn.Module) -> nn.Module:
     """The same layer with the same weight, in fp32, that casts when it computes."""
     if isinstance(made, nn.Linear):
-        cast: nn.Module = _Linear(
-            made.in_features, made.out_features, bias=False, device="meta"
-        )
+        cast: nn.Module = _Linear(made.in_features, made.out_features, bias=False, device="meta")
     elif isinstance(made, nn.Conv2d):
         cast = _Conv2d(
             made.in_channels,
@@ -96,7 +94,7 @@ def _casting(made: nn.Module) -> nn.Module:
         )
     else:
         raise TypeError(f"no LoRA for {type(made).__name__}")
-    cast.weight = nn.Parameter(made.weight.detach().float())  # type: ignore[arg-type]
+    cast.weight = nn.Parameter(made.weight.detach().float())
     return cast
 
 

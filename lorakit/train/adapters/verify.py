@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from lorakit.errors import ExitCode, LorakitError
 from lorakit.train.adapters import lora
 
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
-"""Largest difference of an answer that is taken for the same, as a share of the largest value. Below
-fp32 the loader computes the branch in another precision than the training did."""
+"""Largest difference of an answer that is taken for the same, as a share of the largest value.
+
+Below fp32 the loader computes the branch in another precision than the training did.
+"""
 
 
 def learned(matrices: dict[str, tuple[Tensor, Tensor]]) -> None:
@@ -47,14 +50,17 @@ def tensors(path: Path, expected: dict[str, Tensor]) -> None:
 
 
 @torch.no_grad()
-def answers(unet: Any, files: list[Path], ask: Callable[[], Tensor]) -> None:
-    """Raise unless each file, loaded by diffusers' own loader, makes the model answer as it does now.
+def answers(
+    unet: Any,
+    files: list[Path],
+    load: Callable[[Any, Path, str], None],
+    ask: Callable[[], Tensor],
+) -> None:
+    """Raise unless each file, loaded by its reader, makes the model answer as it does now.
 
-    `ask` returns the UNet's answer to a fixed question. The trained adapter is active before and
-    after.
+    `load(unet, file, name)` puts a file on the model; `ask` returns the answer to a fixed question.
+    The trained adapter is active before and after.
     """
-    from diffusers import StableDiffusionPipeline
-
     live = ask()
     unet.disable_adapters()
     plain = ask()
@@ -69,16 +75,12 @@ def answers(unet: Any, files: list[Path], ask: Callable[[], Tensor]) -> None:
         layer.cast_input_dtype_enabled = True
     try:
         for path in files:
-            state, alphas, metadata = StableDiffusionPipeline.lora_state_dict(
-                path.parent, weight_name=path.name, local_files_only=True, return_lora_metadata=True
-            )
-            StableDiffusionPipeline.load_lora_into_unet(
-                state, alphas, unet, adapter_name="reloaded", metadata=metadata
-            )
-            unet.set_adapter("reloaded")
-            again = ask()
-            unet.delete_adapters("reloaded")
-            unet.set_adapter(lora.NAME)
+            with warnings.catch_warnings():  # two adapters at once are meant here
+                warnings.simplefilter("ignore", UserWarning)
+                load(unet, path, "reloaded")
+                again = ask()
+                unet.delete_adapters("reloaded")
+                unet.set_adapter(lora.NAME)
             apart = (again - live).abs().max() / live.abs().max()
             if not apart <= TOLERANCE[unet.dtype]:
                 raise _differs(path, f"the model's answer, by {apart:.1e} of its largest value")

@@ -25,7 +25,7 @@ DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 def load_unet(folder: Path, dtype: torch.dtype) -> Any:
-    """The frozen UNet of a pipeline folder, on the CPU. Every weight comes from the file, or it is an error."""
+    """The frozen UNet of a pipeline folder, on the CPU, every weight of it from the file."""
     from diffusers import UNet2DConditionModel
 
     return _load(UNet2DConditionModel, folder, "unet", dtype)
@@ -118,7 +118,7 @@ def encode_text(tokenizer: Any, encoder: Any, text: str) -> Tensor:
 
 @torch.no_grad()
 def encode_picture(vae: Any, picture: Image.Image) -> tuple[Tensor, Tensor]:
-    """(mean, standard deviation) of a picture's latents, [c, h, w] each, fp32, unscaled, on the CPU."""
+    """(mean, standard deviation) of a picture's latents, [c, h, w], fp32, unscaled, on the CPU."""
     posterior = vae.encode(pixels(picture)[None].to(vae.device)).latent_dist
     return posterior.mean[0].float().cpu(), posterior.std[0].float().cpu()
 
@@ -129,6 +129,19 @@ def pixels(picture: Image.Image) -> Tensor:
 
     array = np.array(picture, dtype=np.float32)
     return torch.from_numpy(array).permute(2, 0, 1) / 127.5 - 1
+
+
+def load_adapter(unet: Any, file: Path, name: str = "loaded") -> None:
+    """Put an adapter file on a UNet through diffusers' own loader, and make it the active one."""
+    from diffusers import StableDiffusionPipeline
+
+    state, alphas, metadata = StableDiffusionPipeline.lora_state_dict(
+        file.parent, weight_name=file.name, local_files_only=True, return_lora_metadata=True
+    )
+    StableDiffusionPipeline.load_lora_into_unet(
+        state, alphas, unet, adapter_name=name, metadata=metadata
+    )
+    unet.set_adapter(name)
 
 
 def predictor(unet: Any, dtype: torch.dtype) -> Predict:
@@ -201,8 +214,8 @@ class Painter:
         return pictures
 
 
-def tiny(prediction: str = "epsilon") -> dict[str, Any]:
-    """Keyword arguments of a random UNet with every kind of layer of SD 1.x, in 0.1 M parameters."""
+def tiny() -> dict[str, Any]:
+    """Keyword arguments of a small UNet with every kind of layer that SD 1.x has."""
     return {
         "sample_size": 8,
         "block_out_channels": (16, 32),

@@ -1,0 +1,305 @@
+"""Everything that is wrong or doubtful about a bundle on this machine: one small rule each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from lorakit.bundle.models import PICO, Bundle, OptimizerOptions
+from lorakit.bundle.problems import Problem
+from lorakit.errors import ExitCode
+from lorakit.planner.disk import needed_bytes
+from lorakit.planner.facts import Facts
+
+GIB = 1024**3
+
+SMALL_BYTES = 200_000_000
+"""A base with less in weights trains well enough on a CPU."""
+
+Rule = Callable[[Bundle, Facts], Iterator[Problem]]
+
+
+def check(bundle: Bundle, facts: Facts) -> list[Problem]:
+    """All problems: errors first, each in the order of the bundle's sections.
+
+    With them stand what the survey, the scan of the pictures and the machine had to say.
+    """
+    found = [*facts.problems]
+    for rule in RULES:
+        found += rule(bundle, facts)
+    if facts.report:
+        found += facts.report.findings
+    found += facts.hardware.findings
+    return sorted(found, key=lambda problem: problem.severity != "error")
+
+
+def _error(where: str, what: str, fix: str, code: ExitCode = ExitCode.USAGE) -> Problem:
+    return Problem(where=where, what=what, fix=fix, code=code)
+
+
+def _warning(where: str, what: str, fix: str = "") -> Problem:
+    return Problem(where=where, what=what, fix=fix, severity="warning")
+
+
+# base
+
+
+def family(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """The base is of the family that the bundle names."""
+    if facts.base and facts.base.family != bundle.base.family:
+        yield _error(
+            "base.family",
+            f"The base {bundle.base.model} is {facts.base.family}, and the bundle says "
+            f"{bundle.base.family}.",
+            f"--set base.family={facts.base.family}",
+        )
+
+
+def reachable(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """A base that is not here can be downloaded."""
+    if facts.base and facts.base.folder is None and facts.offline:
+        yield _error(
+            "base.model",
+            f"The base {bundle.base.model} is not in the local cache, and HF_HUB_OFFLINE forbids "
+            "downloading it.",
+            "Unset HF_HUB_OFFLINE, or give the folder of a copy as base.model.",
+        )
+
+
+# dataset
+
+
+def resolution(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """The resolution is a multiple of the base's step, so that a square of it exists."""
+    if facts.base is None:
+        return
+    step, wanted = facts.base.size_step, bundle.dataset.resolution
+    if wanted % step == 0:
+        return
+    below, above = wanted // step * step, (wanted // step + 1) * step
+    near = f"{below} and {above}" if below else f"{above}"
+    yield _error(
+        "dataset.resolution",
+        f"Resolution {wanted} is not a multiple of {step}, the step of this base.",
+        f"The nearest that {'are' if below else 'is'}: {near}. --set dataset.resolution={above}",
+    )
+
+
+def far_from_native(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """The resolution is near what the base was trained on."""
+    if facts.base is None or not facts.base.resolution:
+        return
+    native, wanted = facts.base.resolution, bundle.dataset.resolution
+    if not native / 2 <= wanted <= native * 2:
+        yield _warning(
+            "dataset.resolution",
+            f"Resolution {wanted} is far from {native}, which this base was trained on.",
+            f"--set dataset.resolution={native}",
+        )
+
+
+def batches(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """One optimizer step does not see more pictures than an epoch has."""
+    if facts.report is None or not facts.report.pictures:
+        return
+    batch, accumulation = bundle.train.batch_size, bundle.train.accumulation
+    epoch, pictures = facts.report.epoch, len(facts.report.pictures)
+    if batch * accumulation > epoch:
+        yield _warning(
+            "train.batch_size" if batch > epoch else "train.accumulation",
+            f"{pictures} pictures with their repeats make {epoch} in an epoch, less than batch "
+            f"{batch} x accumulation {accumulation} = {batch * accumulation}: one step sees some "
+            "of them twice.",
+            "Lower train.batch_size or train.accumulation, or raise repeats.",
+        )
+        return
+    fullest = max(_per_bucket(facts))
+    if batch > fullest:
+        yield _warning(
+            "train.batch_size",
+            f"No size has {batch} pictures, the fullest has {fullest}: every batch is shorter than "
+            f"{batch}.",
+            f"--set train.batch_size={fullest}, or --set dataset.buckets=false",
+        )
+
+
+def _per_bucket(facts: Facts) -> list[int]:
+    counts: dict[tuple[int, int], int] = {}
+    for p in facts.report.pictures if facts.report else ():
+        size = (p.fit.width, p.fit.height)
+        counts[size] = counts.get(size, 0) + p.repeats
+    return list(counts.values())
+
+
+# train
+
+
+def precision(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """The device computes in the precision that is asked for."""
+    wanted, card = bundle.train.precision, facts.hardware.accelerator
+    if card is None:
+        if wanted != "fp32":
+            yield _warning(
+                "train.precision",
+                f"On the CPU {wanted} is usually slower than fp32, not faster.",
+                "--set train.precision=fp32",
+            )
+    elif wanted == "bf16" and card.native_bf16 is False and card.capability:
+        major, minor = card.capability
+        yield _error(
+            "train.precision",
+            f"The bundle wants bf16, and {card.name} (compute capability {major}.{minor}) has no "
+            "native bf16; 8.0 and newer have.",
+            "--set train.precision=fp16",
+        )
+
+
+def warmup(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """Warm-up ends before training does, and the schedule has one."""
+    train = bundle.train
+    if not train.warmup_steps:
+        return
+    if train.schedule == "constant":
+        yield _warning(
+            "train.warmup_steps",
+            f"The schedule constant has no warm-up, so its {train.warmup_steps} steps are ignored.",
+            "--set train.schedule=constant_with_warmup, or --set train.warmup_steps=0",
+        )
+    elif train.warmup_steps >= train.steps:
+        yield _error(
+            "train.warmup_steps",
+            f"Warm-up takes {train.warmup_steps} steps, and training ends after {train.steps}.",
+            f"--set train.warmup_steps={train.steps // 20}",
+        )
+
+
+USED = {
+    "adamw": {"weight_decay", "beta1", "beta2", "eps"},
+    "adafactor": {"weight_decay", "beta2_decay", "clip_threshold"},
+}
+"""The options that each optimizer has a use for."""
+
+
+def optimizer_options(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """No option is set that the optimizer has no use for."""
+    name, options = bundle.train.optimizer, bundle.train.optimizer_options
+    for option, default in OptimizerOptions().model_dump().items():
+        value = getattr(options, option)
+        if option not in USED[name] and value != default:
+            yield _warning(
+                f"train.optimizer_options.{option}",
+                f"{name} has no use for {option} = {value}.",
+                f"Remove it, or choose another train.optimizer than {name}.",
+            )
+
+
+# memory
+
+
+def xformers(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """xformers is installed and has a card to run on, if it is asked for."""
+    if bundle.memory.attention != "xformers":
+        return
+    reason = ""
+    if "xformers" not in facts.modules:
+        reason = "xformers is not installed"
+    elif facts.on_cpu:
+        reason = "xformers does not run on the CPU"
+    if reason:
+        yield _error(
+            "memory.attention",
+            f"{reason}, and the bundle asks for it.",
+            "--set memory.attention=sdpa",
+        )
+
+
+def slow(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """A base of full size has a card to run on."""
+    if bundle.base.model == PICO or not facts.on_cpu:
+        return
+    size = facts.base.weight_bytes if facts.base else None
+    if size is None or size > SMALL_BYTES:
+        yield _warning(
+            "base.model",
+            f"{bundle.base.model} would be trained on the {facts.hardware.device}: expect "
+            "tens of seconds for a step, or minutes.",
+            "Train on a machine with a graphics card; pico, the base that lorakit ships, is made "
+            "for the CPU.",
+        )
+
+
+# sample
+
+
+def prompts(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """There are prompts, and the text encoder reads them whole."""
+    sample = bundle.sample
+    if not sample.prompts:
+        yield _warning(
+            "sample.prompts",
+            "No sample prompts: nothing is seen of the result before the end.",
+            'Such as: prompts = ["your trigger on a beach"]',
+        )
+    limit = facts.base.token_limit if facts.base else None
+    for index, prompt in enumerate(sample.prompts):
+        key = f"sample.prompts[{index}]"
+        tokens = facts.prompt_tokens[index] if index < len(facts.prompt_tokens) else None
+        if not prompt.strip():
+            yield _warning(key, "A sample prompt is empty: it shows what the base likes best.")
+        elif limit is not None and tokens is not None and tokens > limit:
+            yield _warning(
+                key,
+                f"The prompt has {tokens} tokens, and only the first {limit} are read.",
+                "Shorten it.",
+            )
+
+
+def intervals(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """Samples and checkpoints come within the steps there are."""
+    steps = bundle.train.steps
+    if bundle.sample.prompts and bundle.sample.every > steps:
+        yield _warning(
+            "sample.every",
+            f"Samples come every {bundle.sample.every} steps, and training ends after {steps}: "
+            "none are drawn on the way.",
+            f"--set sample.every={max(1, steps // 4)}",
+        )
+    if bundle.save.every > steps:
+        yield _warning(
+            "save.every",
+            f"Checkpoints come every {bundle.save.every} steps, and training ends after {steps}: "
+            "there is none to go back to.",
+            f"--set save.every={max(1, steps // 2)}",
+        )
+
+
+# save
+
+
+def disk(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """The disk has room for the run."""
+    free, needed = facts.disk_free_bytes, needed_bytes(bundle)
+    if free is not None and needed > free:
+        yield _error(
+            "save.keep",
+            f"The run needs up to {needed / GIB:.2f} GiB, and {free / GIB:.2f} GiB are free in "
+            f"{facts.runs_folder or 'the folder of runs'}.",
+            "Make room, lower save.keep, or let runs live elsewhere: LORAKIT_RUNS or --runs.",
+            ExitCode.DATA,
+        )
+
+
+RULES: tuple[Rule, ...] = (
+    family,
+    reachable,
+    resolution,
+    far_from_native,
+    batches,
+    precision,
+    warmup,
+    optimizer_options,
+    xformers,
+    slow,
+    prompts,
+    intervals,
+    disk,
+)

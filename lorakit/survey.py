@@ -1,0 +1,99 @@
+"""Gathers what checking and recommending need to know: the one place with effects before them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from lorakit.bundle.models import Bundle
+from lorakit.bundle.problems import Problem
+from lorakit.dataset import captions
+from lorakit.dataset.scan import scan
+from lorakit.errors import LorakitError
+from lorakit.families.base_model import BaseFacts, inspect
+from lorakit.families.families import FAMILIES
+from lorakit.hardware.detect import detect
+from lorakit.hardware.facts import Hardware
+from lorakit.planner.facts import Facts
+from lorakit.runs.directory import runs_root
+
+OPTIONAL = ("xformers",)
+"""Python modules that a bundle may ask for and an installation may lack."""
+
+
+def survey(
+    bundle: Bundle,
+    root: Path,
+    hardware: Hardware | None = None,
+    runs: Path | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Facts:
+    """Look at the machine, the base, the pictures and the disk that a bundle is about.
+
+    Relative paths count from `root`. `hardware` stands in for this machine, `runs` for the folder
+    of runs; `progress` is called with pictures read and in all. What goes wrong in one part is
+    among the problems, so that the other parts are looked at all the same.
+    """
+    problems: list[Problem] = []
+    base = report = None
+    try:
+        base = inspect(bundle.base, root)
+    except LorakitError as error:
+        problems.append(_problem("base.model", error))
+    try:
+        # Without a base the pictures are looked at as they fit any base of its family.
+        report = scan(bundle.dataset, root, base or usual(bundle.base.family), progress)
+    except LorakitError as error:
+        if base is None:  # else the rule about the resolution says it, with the values that do
+            problems.append(_problem("dataset.resolution", error))
+    counter = captions.counter(base.folder, base.token_limit) if base else None
+    folder = runs_root(runs)
+    return Facts(
+        hardware=hardware or detect(),
+        report=report,
+        base=base,
+        disk_free_bytes=free_bytes(folder),
+        runs_folder=str(folder),
+        modules=frozenset(m for m in OPTIONAL if importlib.util.find_spec(m)),
+        offline=_is_true(os.environ.get("HF_HUB_OFFLINE", "")),
+        prompt_tokens=tuple(
+            counter.measure(prompt).tokens if counter else None for prompt in bundle.sample.prompts
+        ),
+        problems=tuple(problems),
+    )
+
+
+def free_bytes(folder: Path) -> int | None:
+    """Free space where this folder is, or will be; None where the system does not say."""
+    there = next((p for p in (folder, *folder.parents) if p.is_dir()), None)
+    try:
+        return shutil.disk_usage(there).free if there else None
+    except OSError:
+        return None
+
+
+def usual(name: str) -> BaseFacts:
+    """What is true of any base of a family, for looking at pictures without one."""
+    family = FAMILIES[name]
+    return BaseFacts(
+        model="",
+        folder=None,
+        family=name,
+        resolution=family.resolution,
+        size_step=family.size_step,
+        latent_factor=8,
+        token_limit=family.token_limit,
+        prediction="epsilon",
+        weight_bytes=None,
+    )
+
+
+def _problem(where: str, error: LorakitError) -> Problem:
+    return Problem(where=where, what=error.message, fix=error.hint, code=error.code)
+
+
+def _is_true(value: str) -> bool:
+    return value.upper() in ("1", "ON", "YES", "TRUE")

@@ -1,0 +1,94 @@
+"""`python -m lorakit.train.draw RUN PROMPT --out FILE`: a picture with the LoRA of a run.
+
+Prints the path of the picture. The base and the size are those of the run's bundle.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from lorakit.errors import ExitCode, LorakitError
+
+
+def main(argv: list[str]) -> int:
+    """Draw; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="lorakit.train.draw", description=__doc__)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("prompt")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--negative", default=None)
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--steps", type=int, default=None)
+    parser.add_argument("--guidance", type=float, default=None)
+    args = parser.parse_args(argv)
+    try:
+        draw(args)
+    except LorakitError as error:
+        print(f"lorakit: error: {error.message}\n  {error.hint}", file=sys.stderr)
+        return int(error.code)
+    print(args.out)
+    return int(ExitCode.OK)
+
+
+def newest_adapter(run: Path, name: str) -> Path:
+    """The final file of a run, or the adapter of its newest checkpoint."""
+    from lorakit.train import checkpoint
+
+    final = run / f"{name}.safetensors"
+    if final.is_file():
+        return final
+    steps = checkpoint.complete(run)
+    if not steps:
+        raise LorakitError(
+            f"The run {run.name} has no LoRA yet.",
+            "Wait for its first checkpoint, or ask for one with the key s in `lorakit watch`.",
+        )
+    return run / checkpoint.FOLDER / f"step-{max(steps):06d}" / "adapter.safetensors"
+
+
+def draw(args: argparse.Namespace) -> None:
+    """Load the base of the run, put the LoRA on through diffusers' loader, draw and write a PNG."""
+    from lorakit.bundle.read import read
+    from lorakit.families.base_model import inspect
+
+    bundle = read(args.run / "bundle.toml")
+    adapter = newest_adapter(args.run, bundle.name)
+    base = inspect(bundle.base, args.run)
+    if base.folder is None:
+        raise LorakitError(
+            f"The base model {base.model} is not on this machine.", "Train here first."
+        )
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+
+    from lorakit.train import device
+    from lorakit.train.loop import family_of
+
+    where = device.settle()
+    family = family_of(bundle)
+    unet = family.load_unet(base.folder, family.DTYPES[bundle.train.precision]).to(where)
+    family.load_adapter(unet, adapter)
+    negative = bundle.sample.negative if args.negative is None else args.negative
+    tokenizer, encoder = family.load_text(base.folder)
+    texts = {t: family.encode_text(tokenizer, encoder, t) for t in {args.prompt, negative}}
+    painter = family.Painter(
+        base.folder,
+        unet,
+        (bundle.dataset.resolution,) * 2,
+        args.steps or bundle.sample.steps,
+        bundle.sample.guidance if args.guidance is None else args.guidance,
+        texts,
+    )
+    seed = bundle.sample.seed if args.seed is None else args.seed
+    [picture] = painter.draw_all([(args.prompt, seed)], negative)
+    part = args.out.with_name(f".{args.out.name}.part")
+    picture.save(part, format="PNG")
+    part.replace(args.out)
+
+
+if __name__ == "__main__":
+    from lorakit.train.worker import settle_environment
+
+    settle_environment()
+    sys.exit(main(sys.argv[1:]))

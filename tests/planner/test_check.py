@@ -1,0 +1,298 @@
+"""Each rule speaks when it should, says the way out, and is silent about a sound bundle."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lorakit.bundle.models import Bundle
+from lorakit.bundle.problems import Problem
+from lorakit.dataset.buckets import fit
+from lorakit.dataset.report import DatasetReport, Picture
+from lorakit.errors import ExitCode
+from lorakit.families.base_model import BaseFacts
+from lorakit.hardware.facts import Hardware
+from lorakit.hardware.files import load
+from lorakit.planner.check import RULES, check
+from lorakit.planner.disk import needed_bytes
+from lorakit.planner.facts import Facts
+
+MACHINES = Path(__file__).resolve().parent.parent / "data" / "hardware"
+
+BASE = BaseFacts(
+    model="someone/model",
+    folder=Path("/models/sd1"),
+    family="sd1",
+    resolution=512,
+    size_step=64,
+    latent_factor=8,
+    token_limit=75,
+    prediction="epsilon",
+    weight_bytes=4_000_000_000,
+)
+
+
+def bundle(**sections: dict[str, Any]) -> Bundle:
+    """A sound bundle, with some values changed."""
+    whole: dict[str, Any] = {
+        "name": "dog",
+        "base": {"model": "someone/model"},
+        "dataset": {"sources": [{"path": "dog"}]},
+        "train": {"steps": 1000},
+        "sample": {"prompts": ["a dog"]},
+    }
+    for section, values in sections.items():
+        whole[section] = {**whole.get(section, {}), **values}
+    return Bundle.model_validate(whole)
+
+
+def report(*shapes: tuple[int, int], repeats: int = 1, **more: Any) -> DatasetReport:
+    pictures = tuple(
+        Picture(
+            path=Path(f"/dog/{n}.png"),
+            name=f"{n}.png",
+            source=0,
+            repeats=repeats,
+            width=width,
+            height=height,
+            fit=fit(width, height, 512, 64),
+            caption="a dog",
+            caption_path=None,
+            tokens=2,
+            sha256=f"{n:064x}",
+            turned=False,
+        )
+        for n, (width, height) in enumerate(shapes)
+    )
+    return DatasetReport(pictures=pictures, **more)
+
+
+def machine(name: str) -> Hardware:
+    return replace(load(MACHINES / f"{name}.toml"), findings=())
+
+
+SOUND = Facts(
+    hardware=machine("rtx4090"),
+    report=report(*[(512, 512)] * 10),
+    base=BASE,
+    disk_free_bytes=10**12,
+    runs_folder="/home/me/lorakit/runs",
+    prompt_tokens=(2,),
+)
+
+
+def problems(facts: Facts = SOUND, **sections: dict[str, Any]) -> list[Problem]:
+    return check(bundle(**sections), facts)
+
+
+def only(found: list[Problem], severity: str, where: str, words: str) -> Problem:
+    assert len(found) == 1, [p.what for p in found]
+    problem = found[0]
+    assert (problem.severity, problem.where) == (severity, where)
+    assert re.search(words, f"{problem.what} {problem.fix}"), problem
+    return problem
+
+
+def test_a_sound_bundle_has_no_problems() -> None:
+    assert problems() == []
+
+
+def test_nothing_known_is_no_reason_to_complain() -> None:
+    known = check(bundle(), Facts(hardware=Hardware()))
+    assert {p.where for p in known} == {"train.precision", "base.model"}
+    assert {p.severity for p in known} == {"warning"}
+
+
+def test_family() -> None:
+    facts = replace(SOUND, base=replace(BASE, family="sdxl"))
+    only(problems(facts), "error", "base.family", "sdxl.* sd1")
+
+
+def test_a_base_that_cannot_be_fetched() -> None:
+    away = replace(SOUND, base=replace(BASE, folder=None))
+    assert problems(away) == []
+    only(problems(replace(away, offline=True)), "error", "base.model", "HF_HUB_OFFLINE")
+
+
+@pytest.mark.parametrize(
+    ("value", "words"), [(520, "512 and 576"), (504, "448 and 512"), (1000, "960 and 1024")]
+)
+def test_resolution_off_the_step(value: int, words: str) -> None:
+    only(problems(dataset={"resolution": value}), "error", "dataset.resolution", words)
+
+
+def test_resolution_below_one_step() -> None:
+    found = problems(dataset={"resolution": 32})
+    assert found[0].severity == "error"
+    assert "The nearest that is: 64." in found[0].fix
+
+
+def test_resolution_far_from_the_base() -> None:
+    only(problems(dataset={"resolution": 2048}), "warning", "dataset.resolution", "far from 512")
+
+
+def test_more_in_a_step_than_in_an_epoch() -> None:
+    found = problems(train={"batch_size": 4, "accumulation": 4})
+    words = r"10 in an epoch, less than batch 4 x accumulation 4 = 16"
+    only(found, "warning", "train.accumulation", words)
+    one = replace(SOUND, report=report((512, 512)))
+    only(problems(one, train={"batch_size": 4}), "warning", "train.batch_size", "1 in an epoch")
+    enough = replace(SOUND, report=report(*[(512, 512)] * 10, repeats=2))
+    assert problems(enough, train={"batch_size": 4, "accumulation": 4}) == []
+
+
+def test_a_batch_that_no_size_fills() -> None:
+    shapes = [(512, 512), (512, 512), (400, 800), (400, 800), (800, 400), (800, 400)]
+    facts = replace(SOUND, report=report(*shapes))
+    only(problems(facts, train={"batch_size": 4}), "warning", "train.batch_size", "fullest has 2")
+    assert problems(facts, train={"batch_size": 2}) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "severity"),
+    [
+        ("rtx4090", "bf16", None),
+        ("rtx4090", "fp16", None),
+        ("t4", "bf16", "error"),
+        ("t4", "fp16", None),
+        ("t4", "fp32", None),
+        ("two-cards", "bf16", "error"),
+        ("gb10", "bf16", None),
+        ("cpu-only", "bf16", "warning"),
+        ("cpu-only", "fp16", "warning"),
+        ("cpu-only", "fp32", None),
+        ("rtx4090-cpu-torch", "bf16", "warning"),
+    ],
+)
+def test_precision(name: str, precision: str, severity: str | None) -> None:
+    facts = replace(SOUND, hardware=machine(name))
+    found = [
+        p for p in problems(facts, train={"precision": precision}) if p.where == "train.precision"
+    ]
+    assert [p.severity for p in found] == ([severity] if severity else [])
+    if severity == "error":
+        assert found[0].fix == "--set train.precision=fp16"
+
+
+def test_precision_names_card_and_capability() -> None:
+    found = problems(replace(SOUND, hardware=machine("t4")))
+    only(found, "error", "train.precision", r"Tesla T4 \(compute capability 7\.5\)")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "steps", "severity"),
+    [
+        ("constant", 10, "warning"),
+        ("cosine", 999, None),
+        ("cosine", 1000, "error"),
+        ("linear", 2000, "error"),
+        ("constant_with_warmup", 1000, "error"),
+        ("constant", 0, None),
+    ],
+)
+def test_warmup(schedule: str, steps: int, severity: str | None) -> None:
+    found = problems(train={"schedule": schedule, "warmup_steps": steps})
+    assert [(p.where, p.severity) for p in found] == (
+        [("train.warmup_steps", severity)] if severity else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "options", "wrong"),
+    [
+        ("adamw", {"beta1": 0.8, "weight_decay": 0.1}, []),
+        ("adamw", {"clip_threshold": 2.0}, ["clip_threshold"]),
+        ("adafactor", {"beta1": 0.8, "eps": 1e-7}, ["beta1", "eps"]),
+        ("adafactor", {"beta2_decay": -0.5, "weight_decay": 0.1}, []),
+        ("adafactor", {"beta1": 0.9}, []),
+    ],
+)
+def test_optimizer_options(optimizer: str, options: dict[str, float], wrong: list[str]) -> None:
+    found = problems(train={"optimizer": optimizer, "optimizer_options": options})
+    assert [p.where for p in found] == [f"train.optimizer_options.{name}" for name in wrong]
+
+
+def test_every_optimizer_option_is_of_use_to_one() -> None:
+    from lorakit.bundle.models import OptimizerOptions, Train
+    from lorakit.planner.check import USED
+
+    assert set.union(*USED.values()) == set(OptimizerOptions.model_fields)
+    assert set(USED) == set(Train.model_fields["optimizer"].annotation.__args__)  # type: ignore[union-attr]
+
+
+def test_xformers() -> None:
+    asked = {"attention": "xformers"}
+    only(problems(memory=asked), "error", "memory.attention", "not installed.*attention=sdpa")
+    installed = replace(SOUND, modules=frozenset({"xformers"}))
+    assert problems(installed, memory=asked) == []
+    on_cpu = replace(installed, hardware=machine("cpu-only"))
+    found = problems(on_cpu, memory=asked, train={"precision": "fp32"})
+    assert "does not run on the CPU" in found[0].what
+
+
+def test_a_large_base_on_the_cpu() -> None:
+    facts = replace(SOUND, hardware=machine("cpu-only"))
+    quiet = {"precision": "fp32"}
+    only(problems(facts, train=quiet), "warning", "base.model", "CPU, 2 threads.*tens of seconds")
+    small = replace(facts, base=replace(BASE, weight_bytes=4_000_000))
+    assert problems(small, train=quiet) == []
+
+
+def test_prompts() -> None:
+    only(problems(sample={"prompts": []}), "warning", "sample.prompts", "No sample prompts")
+    facts = replace(SOUND, prompt_tokens=(75, 76, None))
+    found = problems(facts, sample={"prompts": ["a", "b", "c"]})
+    only(found, "warning", "sample.prompts[1]", "76 tokens.*first 75")
+    only(problems(sample={"prompts": [" "]}), "warning", "sample.prompts[0]", "empty")
+
+
+def test_intervals() -> None:
+    only(
+        problems(sample={"every": 1001}), "warning", "sample.every", "every 1001 steps.*after 1000"
+    )
+    only(problems(save={"every": 1001}), "warning", "save.every", "every 1001 steps.*after 1000")
+    assert problems(sample={"every": 1000}, save={"every": 0}) == []
+
+
+def test_disk() -> None:
+    needed = needed_bytes(bundle())
+    assert problems(replace(SOUND, disk_free_bytes=needed)) == []
+    found = problems(replace(SOUND, disk_free_bytes=needed - 1))
+    problem = only(found, "error", "save.keep", "GiB are free in /home/me/lorakit/runs")
+    assert problem.code == ExitCode.DATA
+
+
+def test_disk_bound_grows_with_what_is_kept() -> None:
+    small = needed_bytes(bundle(adapter={"rank": 4}))
+    assert needed_bytes(bundle(adapter={"rank": 128})) > 8 * small
+    assert needed_bytes(bundle(save={"keep": 50, "every": 10})) > 8 * needed_bytes(bundle())
+    # Rank 16 on attention is 12.8 MB: two checkpoints of three times that, and two files.
+    weights = 4 * 16 * 199_296
+    assert needed_bytes(bundle(save={"every": 1000})) >= 8 * weights
+
+
+def test_everything_is_said_at_once_with_errors_first() -> None:
+    finding = Problem(where="a.png", what="a.png is cut short.", code=ExitCode.DATA)
+    doubt = Problem(where="", what="The driver is old.", severity="warning")
+    said = Problem(where="base.model", what="The base is not there.")
+    facts = replace(
+        SOUND,
+        hardware=replace(SOUND.hardware, findings=(doubt,)),
+        report=report((512, 512), findings=(finding,)),
+        problems=(said,),
+        disk_free_bytes=1,
+    )
+    found = problems(facts, sample={"prompts": []}, dataset={"resolution": 504})
+    assert [p.severity for p in found] == ["error"] * 4 + ["warning"] * 2
+    assert found[0] == said
+    assert finding in found
+    assert doubt in found
+    assert {p.where for p in found} >= {"dataset.resolution", "save.keep", "sample.prompts"}
+
+
+def test_every_rule_says_what_it_is_about() -> None:
+    assert all(rule.__doc__ for rule in RULES)
