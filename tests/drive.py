@@ -1,13 +1,16 @@
-"""The `lorakit` command, with a stand-in for its trainer."""
+"""The `lorakit` command, with stand-ins for the processes that load torch."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
+from lorakit.cli import sample
 from lorakit.runs import launch
 
-launch.WORKER = (sys.executable, str(Path(__file__).with_name("stand_in.py")))
+STAND_IN = str(Path(__file__).with_name("stand_in.py"))
+launch.WORKER = (sys.executable, STAND_IN)
+sample.DRAW = (sys.executable, STAND_IN, "--draw")
 
 from lorakit.cli.app import main  # noqa: E402
 

@@ -1,13 +1,14 @@
 """Stands in for the trainer: `stand_in.py RUN` appends events and honours requests, without torch.
 
 The variable STAND_IN says what it does: `train N` does N steps, `wait` trains until it is asked to
-stop, `stubborn` cannot be stopped, `fail` says why it fails, `die` says nothing.
+stop, `noisy` does so with numbers that change, `stubborn` ends by a signal only, `fail` says why
+it fails, `die` says nothing. `stand_in.py --draw RUN PROMPT ...` stands in for drawing.
 """
 
 from __future__ import annotations
 
 import os
-import signal
+import random
 import sys
 import time
 from pathlib import Path
@@ -49,22 +50,35 @@ def main(run: Path, what: str, count: int) -> int:
             Failed(message="IMG_1.jpg ends after 12 of 48 KiB.", hint="Mend it.", exit_code=5)
         )
         return 5
-    if what == "stubborn":
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     log.append(Doing(phase="training"))
     stop = run / "control" / "stop"
     for step in range(1, count + 1):
+        noise = random.random() if what == "noisy" else 0.5
         log.append(
             Stepped(
                 step=step,
-                losses=[1 / step],
-                learning_rate=1e-4,
-                seconds=0.5,
-                wait_seconds=0.01,
+                losses=[noise],
+                learning_rate=1e-4 * noise,
+                seconds=noise,
+                wait_seconds=0.1 * noise,
                 images=4,
             )
         )
-        log.append(Sensed(memory_gib=1.5, memory_peak_gib=1.75, memory_total_gib=8.0))
+        log.append(
+            Sensed(
+                memory_of="VRAM",
+                memory_gib=8 * noise,
+                memory_peak_gib=8 * noise,
+                memory_total_gib=8.0,
+                utilisation_percent=100 * noise,
+                temperature_c=90 * noise,
+                power_w=300 * noise,
+                power_limit_w=300.0,
+                ram_gib=20 * noise,
+                ram_total_gib=32.0,
+                disk_free_gib=100 * noise,
+            )
+        )
         if what != "train":
             time.sleep(PAUSE_SECONDS)
         if stop.exists() and what != "stubborn":
@@ -88,6 +102,18 @@ def _end(run: Path, log: Log, step: int, outcome: str) -> int:
     return 0
 
 
+def draw(run: str, prompt: str, *options: str) -> int:
+    if prompt == "fail":
+        print("lorakit: error: no adapter", file=sys.stderr)
+        return 4
+    file = Path(options[options.index("--out") + 1])
+    file.write_text(" ".join([run, prompt, *options]))
+    print(file)
+    return 0
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "--draw":
+        sys.exit(draw(*sys.argv[2:]))
     words = os.environ.get("STAND_IN", "train 30").split()
     sys.exit(main(Path(sys.argv[1]), words[0], int(words[1]) if len(words) > 1 else 100_000))

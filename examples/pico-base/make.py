@@ -136,6 +136,7 @@ def train_vae(pictures: torch.Tensor, extra: torch.Tensor, steps: int, seed: int
         sample_size=pictures.shape[-1],
         mid_block_add_attention=False,
     )
+    vae.to(memory_format=torch.channels_last)
     optimizer = torch.optim.AdamW(vae.parameters(), lr=2e-3, weight_decay=1e-4)
     schedule = one_cycle(optimizer, 2e-3, steps)
     average = Average(vae, decay=0.99)
@@ -144,11 +145,13 @@ def train_vae(pictures: torch.Tensor, extra: torch.Tensor, steps: int, seed: int
     for step in range(1, steps + 1):
         a = pictures[torch.randint(len(pictures), (16,), generator=rng)]
         b = extra[torch.randint(len(extra), (16,), generator=rng)]
-        x = torch.cat([a, b])
+        x = torch.cat([a, b]).to(memory_format=torch.channels_last)
         posterior = vae.encode(x).latent_dist
         z = posterior.mean + posterior.std * torch.randn(posterior.mean.shape, generator=rng)
         y = vae.decode(z).sample
-        loss = F.l1_loss(y, x) + F.mse_loss(y, x) + 1e-5 * posterior.kl().mean()
+        # A weak pull: noise that the VAE leaves in the latents is noise that no UNet can predict.
+        pull = 1e-5 * posterior.kl().mean() / posterior.mean[0].numel()
+        loss = F.l1_loss(y, x) + F.mse_loss(y, x) + pull
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(vae.parameters(), 1.0)
@@ -158,7 +161,7 @@ def train_vae(pictures: torch.Tensor, extra: torch.Tensor, steps: int, seed: int
         if step % 100 == 0 or step == 1:
             say("vae", step, steps, loss, started)
     average.apply()
-    return vae.eval().requires_grad_(False)
+    return vae.to(memory_format=torch.contiguous_format).eval().requires_grad_(False)
 
 
 @torch.no_grad()
@@ -271,8 +274,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--vae-steps", type=int, default=1_500)
-    parser.add_argument("--unet-steps", type=int, default=8_000)
+    parser.add_argument("--vae-steps", type=int, default=1_200)
+    parser.add_argument("--unet-steps", type=int, default=5_000)
+    parser.add_argument("--keep-vae", action="store_true", help="use the VAE that OUT holds")
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     started = time.monotonic()
@@ -284,12 +288,18 @@ def main() -> None:
     print(f"drawn: {len(pictures)} captioned, {len(extra)} others", flush=True)
 
     tokens = tokenizer(args.out / "tokenizer")
-    vae = train_vae(pictures, extra, args.vae_steps, args.seed)
+    if args.keep_vae:
+        vae = AutoencoderKL.from_pretrained(args.out / "vae")
+    else:
+        vae = train_vae(pictures, extra, args.vae_steps, args.seed)
+        vae.save_pretrained(args.out / "vae")
+    torch.manual_seed(args.seed)
     mean, std = encode_all(vae, pictures)
     scale = 1 / (mean.var() + std.square().mean()).sqrt().item()
     vae.register_to_config(scaling_factor=round(scale, 4))
     scale = vae.config.scaling_factor
-    print(f"latents: scaling factor {scale}", flush=True)
+    share = (std.square().mean() * scale**2).item()
+    print(f"latents: scaling factor {scale}, noise of the VAE {share:.1e} of them", flush=True)
     text, unet, schedule = train_unet(
         tokens, mean * scale, std * scale, scenes, args.unet_steps, args.seed
     )

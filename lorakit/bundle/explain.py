@@ -47,22 +47,27 @@ ELSEWHERE = {
 _SIMILAR = 0.6
 
 
-def check_schema(data: dict[str, Any]) -> Problem | None:
+def is_newer(data: Mapping[str, Any]) -> bool:
+    """Whether a file is of a format that this lorakit does not know yet."""
+    return type(data.get("schema")) is int and data["schema"] > SCHEMA
+
+
+def check_schema(data: Mapping[str, Any]) -> list[Problem]:
     """What is wrong with the version of a file's format, if anything is."""
     if "schema" not in data:
         what, fix = "The file does not say its schema.", f"Put schema = {SCHEMA} in its first line."
     elif type(data["schema"]) is not int:
         what = f"schema is {shown(data['schema'])}; it takes a whole number."
         fix = f"Write schema = {SCHEMA}."
-    elif data["schema"] > SCHEMA:
+    elif is_newer(data):
         what = f"Made by a newer lorakit: schema {data['schema']}, this one knows {SCHEMA}."
         fix = "Update lorakit."
     elif data["schema"] < SCHEMA:
         what = f"schema is {data['schema']}, and the first one is 1."
         fix = f"Write schema = {SCHEMA}."
     else:
-        return None
-    return Problem(where="schema", what=what, fix=fix)
+        return []
+    return [Problem(where="schema", what=what, fix=fix)]
 
 
 def explain(
@@ -223,7 +228,8 @@ def _unknown(model: type[BaseModel], path: Iterable[str | int], given: Any) -> t
     if word in known:
         return _meant(model, what, key, here(word))
     if elsewhere := _with_name(model, word):
-        places = " or ".join(_header(model, k.rpartition(".")[0]) for k in elsewhere)
+        homes = [k.rpartition(".")[0] for k in elsewhere]
+        places = " or ".join(_header(model, k) if k else "the top of the file" for k in homes)
         what = f"{key} is in the wrong table: it belongs in {places}."
         fix = f"Write it as {' or '.join(elsewhere)}."
         return Problem(where=key, what=what, fix=fix), elsewhere[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from lorakit.bundle.models import PICO, Bundle
@@ -10,7 +11,7 @@ from lorakit.bundle.models import PICO, Bundle
 def absolute(bundle: Bundle, folder: Path) -> Bundle:
     """The same bundle with paths that hold from anywhere; `folder` is where they count from.
 
-    A base stays as it is where it is a Hub id: where no such folder exists.
+    A base that may be a Hub id is taken for a folder only where there is one.
     """
     sources = tuple(
         source.model_copy(update={"path": resolve(source.path, folder)})
@@ -18,7 +19,8 @@ def absolute(bundle: Bundle, folder: Path) -> Bundle:
     )
     dataset = bundle.dataset.model_copy(update={"sources": sources})
     model = bundle.base.model
-    if model != PICO and Path(resolve(model, folder)).exists():
+    local = model.startswith((".", "/", "~")) or Path(resolve(model, folder)).exists()
+    if local and model != PICO:
         model = resolve(model, folder)
     base = bundle.base.model_copy(update={"model": model})
     return bundle.model_copy(update={"base": base, "dataset": dataset})
@@ -26,6 +28,4 @@ def absolute(bundle: Bundle, folder: Path) -> Bundle:
 
 def resolve(path: str, folder: Path) -> str:
     """One path, absolute: `~` expanded, `..` taken out, links kept."""
-    import os
-
-    return os.path.abspath(folder / Path(path).expanduser())
+    return os.path.abspath(folder / os.path.expanduser(path))

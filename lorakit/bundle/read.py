@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from lorakit.bundle import keys, layout, syntax
-from lorakit.bundle.explain import check_schema, explain
+from lorakit.bundle.explain import check_schema, explain, is_newer
 from lorakit.bundle.models import SCHEMA, Bundle
 from lorakit.bundle.overrides import apply
 from lorakit.bundle.problems import BundleError, Problem
@@ -62,10 +62,9 @@ def validate(
     """Like `check`, for any kind of file that has a `schema`, such as a preset."""
     tables = copy.deepcopy(dict(data))
     typed, mistyped = apply(tables, overrides)
-    schema = check_schema(tables)
-    if schema and "newer" in schema.what:
-        return None, _placed([schema], text, typed)  # its other keys mean nothing here
-    found = [schema] if schema else []
+    found = check_schema(tables)
+    if found and is_newer(tables):
+        return None, _placed(found, text, typed)  # its other keys mean nothing here
     tables["schema"] = SCHEMA
     made = None
     try:

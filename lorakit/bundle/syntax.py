@@ -111,7 +111,7 @@ def _explain(message: str, text: str) -> tuple[str, str, int]:
 
 def _hint(line: str, reason: str) -> str:
     before, equals, after = line.partition("=")
-    key = before.strip()
+    key = before.strip() if before.isprintable() else "key"
     if any(quote in line for quote in "“”„‘’"):
         return "Use straight quotes: \" or '."
     if '"' in line and "\\" in line:

@@ -50,8 +50,8 @@ def sparkline(values: Sequence[float | None], width: int, ascii_only: bool = Fal
 
 def _squeeze(values: Sequence[float | None], width: int) -> list[float | None]:
     finite = [v if v is not None and math.isfinite(v) else None for v in values]
-    if len(finite) <= width:
-        return finite
+    if len(finite) <= width or width <= 0:
+        return finite[: max(0, width)]
     edges = [len(finite) * i // width for i in range(width + 1)]
     return [_mean(finite[a:b]) for a, b in itertools.pairwise(edges)]
 

@@ -49,7 +49,9 @@ def render(
     foot.append(_line(f" {around.footer}", width, "bold"))
     log_room = height - len(figures) - len(foot) - 2
     if log_room < 1:
-        return Group(*[*figures[: max(0, height - len(foot))], *foot][-height:])
+        top = figures[: max(0, height - len(foot))]
+        blank = [Text("")] * (height - len(top) - len(foot))
+        return Group(*[*top, *blank, *foot][-height:])
     log = [_log_line(line, width) for line in state.log[-log_room:]]
     blank = [Text("")] * (log_room - len(log))
     rule = Text(("-" if around.ascii_only else RULE) * width, style="dim")

@@ -148,6 +148,7 @@ def test_a_whole_number_does_where_any_number_does() -> None:
         ("rank = 4", "train.rank", "Write it as adapter.rank."),
         ("every = 4", "train.every", "Write it as sample.every or save.every."),
         ("trigger = 4", "train.trigger", "Write it as dataset.sources[0].trigger."),
+        ('name = "x"', "train.name", "Write it as name."),
         ("prompt = 4", "train.prompt", "Did you mean sample.prompts?"),
         ("xyzzy = 4", "train.xyzzy", "[train] takes steps, batch_size,"),
         ('"a\\u001b" = 4', 'train."a\\u001b"', "[train] takes"),

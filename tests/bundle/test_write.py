@@ -190,6 +190,12 @@ def test_paths_become_absolute(tmp_path: Path) -> None:
     hub = absolute(parse(SMALL, ["base.model=owner/name"]), tmp_path)
     assert hub.base.model == "owner/name"
     assert absolute(parse(SMALL), tmp_path).base.model == "pico"
+    gone = absolute(parse(SMALL, ["base.model=./gone"]), tmp_path)
+    assert gone.base.model == str(tmp_path / "gone")
+    odd = absolute(parse(SMALL, ["dataset.sources[0].path=~nobody-of-this-name/a"]), tmp_path)
+    assert odd.dataset.sources[0].path == str(tmp_path / "~nobody-of-this-name" / "a")
+    home = absolute(parse(SMALL, ["dataset.sources[0].path=~/a"]), tmp_path)
+    assert home.dataset.sources[0].path == os.path.expanduser("~/a")
     up = absolute(parse(SMALL, ["dataset.sources[0].path=../~x/./a"]), tmp_path)
     assert up.dataset.sources[0].path == str(tmp_path.parent / "~x" / "a")
 

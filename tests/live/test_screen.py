@@ -104,9 +104,7 @@ def test_no_colour_means_no_colour(
         assert ("\x1b[31m" in terminal.take()) is expected
 
 
-WORDS = st.lists(
-    st.text(st.sampled_from("ab猫é\u0301█ "), max_size=24), min_size=1, max_size=5
-)
+WORDS = st.lists(st.text(st.sampled_from("ab猫é\u0301█ "), max_size=24), min_size=1, max_size=5)
 
 
 @settings(max_examples=80)

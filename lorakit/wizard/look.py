@@ -1,0 +1,91 @@
+"""Looks at machine, base and pictures for the wizard. Each call blocks until it has an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from lorakit.bundle.models import Base, Bundle, Dataset
+from lorakit.bundle.problems import Problem
+from lorakit.dataset.report import DatasetReport
+from lorakit.dataset.scan import scan
+from lorakit.errors import LorakitError
+from lorakit.families.base_model import BaseFacts, inspect
+from lorakit.hardware.detect import detect
+from lorakit.hardware.facts import Hardware
+from lorakit.planner.check import check
+from lorakit.planner.facts import Facts
+from lorakit.survey import survey, usual
+from lorakit.wizard.answers import Answers
+from lorakit.wizard.proposal import Known, Proposal
+
+__all__ = ["Reviewed", "base", "machine", "pictures", "review"]
+
+Progress = Callable[[int, int], None]
+
+
+def machine() -> Hardware:
+    """What is here."""
+    return detect()
+
+
+def base(answers: Answers, folder: Path) -> BaseFacts:
+    """What the base says about itself. Raises LorakitError with what is wrong with it."""
+    return inspect(Base(model=_path(answers.base), revision=answers.revision), folder)
+
+
+def pictures(
+    answers: Answers, known: Known, proposal: Proposal, folder: Path, progress: Progress
+) -> DatasetReport:
+    """What the folders hold, at the resolution proposed so far. Raises LorakitError."""
+    sources = [
+        {"path": _path(f.path), "repeats": f.repeats, "trigger": f.trigger}
+        for f in answers.folders
+        if f.path
+    ]
+    if not sources:
+        raise LorakitError("No folder of pictures is given.", "Type or paste the path of one.")
+    shape = {key: proposal.value(f"dataset.{key}") for key in ("resolution", "buckets")}
+    dataset = Dataset.model_validate({**shape, "sources": sources})
+    return scan(dataset, folder, known.base or usual("sd1"), progress)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reviewed:
+    """All that is to be said of a bundle on this machine."""
+
+    facts: Facts
+    problems: tuple[Problem, ...]
+
+    @property
+    def errors(self) -> int:
+        """Problems that training waits for."""
+        return sum(p.severity == "error" for p in self.problems)
+
+
+def review(bundle: Bundle, known: Known, folder: Path, progress: Progress) -> Reviewed:
+    """Survey and check a bundle as `lorakit train` does."""
+    facts = survey(bundle, folder, hardware=known.hardware, progress=progress)
+    return Reviewed(facts=facts, problems=tuple(check(bundle, facts)))
+
+
+def _path(text: str) -> str:
+    """A path or id that a bundle may hold. Raises LorakitError for one that it may not."""
+    from lorakit.bundle.models import control_character
+
+    if not text:
+        raise LorakitError("Nothing is given.", "Type or paste a path.")
+    found = control_character(text)
+    if found:
+        raise LorakitError(
+            f"The path holds the control character \\x{ord(found):02x}.",
+            "Rename the folder: a bundle cannot name it.",
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise LorakitError(
+            "The path is not UTF-8.", "Rename the folder: a bundle cannot name it."
+        ) from None
+    return text

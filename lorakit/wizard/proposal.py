@@ -1,0 +1,148 @@
+"""From answers and what is known to a bundle: preset, then recommendation, then own values."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lorakit.bundle import keys, read
+from lorakit.bundle.models import SCHEMA, Bundle
+from lorakit.bundle.problems import Problem
+from lorakit.bundle.write import tables
+from lorakit.dataset.report import DatasetReport
+from lorakit.families.base_model import BaseFacts
+from lorakit.hardware.facts import Hardware
+from lorakit.planner.presets import Preset, merge
+from lorakit.planner.recommend import recommend
+from lorakit.wizard.answers import Answers, Folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What has been found out so far. None: not looked at yet, or it could not be."""
+
+    hardware: Hardware | None = None
+    base: BaseFacts | None = None
+    report: DatasetReport | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """What the answers come to."""
+
+    preset: Preset
+    recommended: Mapping[str, Any]
+    """Every setting as it would be without changes: tables and values by the bundle's names."""
+    values: Mapping[str, Any]
+    """Every setting as it is."""
+    reasons: Mapping[str, str]
+    """Why a recommended value is what it is, by dotted key; none for a changed one."""
+    bundle: Bundle | None
+    """None where there are problems."""
+    problems: tuple[Problem, ...]
+
+    def value(self, key: str) -> Any:
+        """The value of a dotted key."""
+        return look_up(self.values, key)
+
+    def recommends(self, key: str) -> Any:
+        """The value of a dotted key without changes."""
+        return look_up(self.recommended, key)
+
+    def is_changed(self, key: str) -> bool:
+        """Whether a value differs from the recommended one."""
+        return bool(self.value(key) != self.recommends(key))
+
+
+def propose(answers: Answers, known: Known, presets: Sequence[Preset]) -> Proposal:
+    """The bundle that follows from the answers. Pure: the same in, the same out."""
+    preset = choose_preset(answers, known, presets)
+    hardware = known.hardware or Hardware()
+    recommendation = recommend(hardware, known.report, known.base, preset)
+    settings = copy.deepcopy(recommendation.settings)
+    settings |= {"schema": SCHEMA, "name": answers.run_name}
+    settings["base"] = _base(answers, settings.get("base", {}))
+    recommended = _complete(settings)
+    changed = copy.deepcopy(settings)
+    for key, value in answers.changes.items():
+        _put(changed, key, value)
+    changed.setdefault("dataset", {})["sources"] = _sources(answers)
+    bundle, problems = read.check(changed)
+    values = tables(bundle) if bundle else merge(recommended, changed)
+    return Proposal(
+        preset=preset,
+        recommended=recommended,
+        values=values,
+        reasons={
+            key: reason
+            for key, reason in recommendation.reasons.items()
+            if look_up(values, key) == look_up(recommended, key)
+        },
+        bundle=bundle,
+        problems=tuple(problems),
+    )
+
+
+def choose_preset(answers: Answers, known: Known, presets: Sequence[Preset]) -> Preset:
+    """The preset of that name, else the one nearest to base and machine."""
+    for preset in presets:
+        if preset.name == answers.preset:
+            return preset
+    return min(presets, key=lambda p: _distance(p, answers.base, known), default=_PLAIN)
+
+
+_PLAIN = Preset(name="defaults", title="What lorakit does without a preset")
+
+
+def _distance(preset: Preset, model: str, known: Known) -> tuple[bool, float, bool]:
+    """Other base, how far its resolution is from the base's, other machine."""
+    settings = preset.settings
+    far = 0.0
+    wanted = settings.get("dataset", {}).get("resolution")
+    if known.base and wanted:
+        far = abs(math.log2(wanted / known.base.resolution))
+    fits = known.hardware is None or preset.suits(known.hardware)
+    return settings.get("base", {}).get("model") != model, far, not fits
+
+
+def _base(answers: Answers, preset: Mapping[str, Any]) -> dict[str, Any]:
+    """The base that was chosen; a preset's revision is one of the preset's base."""
+    revision = preset.get("revision", "") if preset.get("model") == answers.base else ""
+    return {**preset, "model": answers.base, "revision": answers.revision or revision}
+
+
+def _sources(answers: Answers) -> list[dict[str, Any]]:
+    return [_source(folder) for folder in answers.folders if folder.path]
+
+
+def _source(folder: Folder) -> dict[str, Any]:
+    return {"path": folder.path, "repeats": folder.repeats, "trigger": folder.trigger}
+
+
+def _complete(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """With the default of every key that is not set. Folders and names are no settings."""
+    whole = merge(settings, {"name": "x", "dataset": {"sources": [{"path": "."}]}})
+    bundle, _ = read.check(whole)
+    if bundle is None:  # a preset and the rules over it are valid, so this is not reached
+        return dict(whole)
+    return {**tables(bundle), "name": settings["name"]}
+
+
+def look_up(data: Any, key: str) -> Any:
+    """The value at a dotted key, None where there is none."""
+    for part in keys.split(key):
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return data
+
+
+def _put(data: dict[str, Any], key: str, value: Any) -> None:
+    *above, last = key.split(".")
+    for part in above:
+        data = data.setdefault(part, {})
+    data[last] = value

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from lorakit.errors import ExitCode, LorakitError
+from lorakit.live.ending import conclude
+from lorakit.live.follow import Seen
+from lorakit.runs.directory import Run
+
+DATA = Path(__file__).parents[1] / "data" / "events"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    made = tmp_path / "my robots-20261130-120000"
+    made.mkdir()
+    (made / "bundle.toml").write_text('[base]\nmodel = "owner/model"\n')
+    return Run(made)
+
+
+def seen(run: Run, name: str, **more: object) -> Seen:
+    run.events.write_bytes((DATA / f"{name}.jsonl").read_bytes())
+    state = run.state()
+    return Seen(state, run.status(state), "ended", **more)  # type: ignore[arg-type]
+
+
+def test_a_good_end_says_what_came_out_and_what_to_do_with_it(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", "10.0.0.2 50000 10.0.0.9 22")
+    (run.path / "robots.safetensors").write_bytes(b"x" * 2048)
+    lines, code = conclude(run, seen(run, "good"))
+    text = "\n".join(lines)
+    assert code == 0
+    assert lines[0].startswith("my robots-20261130-120000: done at step ")
+    assert f"{run.path}/robots.safetensors  (2.0 KiB)" in text
+    assert f"{run.path}/samples/before-after.png  (missing)" in text
+    assert " -> " in text
+    assert "5e" * 32 in text
+    assert f"@10.0.0.9:{run.path}/robots.safetensors' ." in text
+    assert "models/loras" in text
+    assert "models/Lora" in text
+    assert "DiffusionPipeline.from_pretrained('owner/model')" in text
+    assert f"load_lora_weights('{run.path}/robots.diffusers.safetensors')" in text
+    assert "lorakit sample 'my robots-20261130-120000' \"a prompt\"" in text
+
+
+def test_an_address_of_six_is_put_in_brackets(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", "fe80::1 50000 fe80::2 22")
+    assert "@[fe80::2]:/" in "\n".join(conclude(run, seen(run, "good"))[0])
+
+
+@pytest.mark.parametrize(("by", "code"), [(None, 0), (signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_the_code_of_a_stopped_run_says_who_stopped_it(
+    run: Run, by: signal.Signals | None, code: int
+) -> None:
+    lines, found = conclude(run, seen(run, "resumed", signal=by))
+    assert found == code
+    assert "stopped at step 60 of 120" in lines[0]
+
+
+def test_a_failure_is_its_own_error_with_the_log(run: Run) -> None:
+    with pytest.raises(LorakitError, match="not finite in 5 steps") as caught:
+        conclude(run, seen(run, "nan"))
+    assert caught.value.code == ExitCode.TRAINING_FAILED
+    assert caught.value.hint.startswith("Lower train.learning_rate")
+    assert str(run.log) in caught.value.hint
+
+
+def test_a_lost_run_is_an_error_with_its_last_words(run: Run) -> None:
+    run.log.write_text("one\ntwo\r\x1b[2Kthree\n\n")
+    with pytest.raises(LorakitError, match="is gone") as caught:
+        conclude(run, seen(run, "killed"))
+    assert r"\x1b[2Kthree" in caught.value.hint
+
+
+def test_an_aborted_run_names_its_last_checkpoint(run: Run) -> None:
+    lines, code = conclude(run, seen(run, "killed", signal=signal.SIGINT))
+    assert code == 130
+    assert lines == [f"aborted at step 56; last checkpoint: {run.path}/checkpoints/step-000040"]
+
+
+def test_who_left_before_the_end_is_told_nothing(run: Run) -> None:
+    state = seen(run, "killed").state
+    assert conclude(run, Seen(state, "training", "viewer left")) == ([], 0)

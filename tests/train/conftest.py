@@ -1,0 +1,123 @@
+"""Small real models: a random Stable Diffusion 1.x pipeline on disk, and pictures to learn from."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image, ImageDraw
+
+from lorakit.bundle.models import Bundle
+from lorakit.families.base_model import ASSETS
+from lorakit.train.families import sd1
+
+SIDE = 32
+"""Side of the pictures that the small models are made for, in pixels."""
+
+
+def write_base(folder: Path, prediction: str = "epsilon") -> Path:
+    """A pipeline folder with random weights, small enough for a step in milliseconds."""
+    from diffusers import AutoencoderKL, DDIMScheduler, StableDiffusionPipeline
+    from diffusers import UNet2DConditionModel as UNet
+    from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
+
+    torch.manual_seed(0)
+    tokens = CLIPTokenizer.from_pretrained(ASSETS / "pico" / "tokenizer")
+    pipe = StableDiffusionPipeline(
+        unet=UNet(**sd1.tiny()),
+        vae=AutoencoderKL(
+            down_block_types=("DownEncoderBlock2D",) * 3,
+            up_block_types=("UpDecoderBlock2D",) * 3,
+            block_out_channels=(8, 8, 8),
+            layers_per_block=1,
+            norm_num_groups=4,
+            mid_block_add_attention=False,
+        ),
+        text_encoder=CLIPTextModel(
+            CLIPTextConfig(
+                vocab_size=len(tokens),
+                hidden_size=32,
+                intermediate_size=64,
+                num_hidden_layers=1,
+                num_attention_heads=2,
+                projection_dim=32,
+                bos_token_id=tokens.bos_token_id,
+                eos_token_id=tokens.eos_token_id,
+                pad_token_id=tokens.pad_token_id,
+            )
+        ),
+        tokenizer=tokens,
+        scheduler=DDIMScheduler(
+            beta_start=0.00085,
+            beta_end=0.012,
+            beta_schedule="scaled_linear",
+            clip_sample=False,
+            set_alpha_to_one=False,
+            steps_offset=1,
+            prediction_type=prediction,
+            rescale_betas_zero_snr=prediction == "v_prediction",
+        ),
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    )
+    pipe.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random epsilon model."""
+    return write_base(tmp_path_factory.mktemp("base") / "epsilon")
+
+
+@pytest.fixture(scope="session")
+def tiny_v_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random v-prediction model whose schedule ends at SNR 0."""
+    return write_base(tmp_path_factory.mktemp("base") / "v", "v_prediction")
+
+
+@pytest.fixture(scope="session")
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five captioned pictures in two shapes."""
+    folder = tmp_path_factory.mktemp("pictures")
+    for number, size in enumerate([(40, 40), (64, 64), (33, 35), (64, 32), (80, 40)]):
+        picture = Image.new("RGB", size, (40 * number, 90, 200))
+        ImageDraw.Draw(picture).ellipse((5, 5, 25, 25), fill=(250, 220, 50))
+        picture.save(folder / f"{number}.png")
+        (folder / f"{number}.txt").write_text(f"a yellow circle number {number}")
+    return folder
+
+
+@pytest.fixture
+def bundle(tiny_base: Path, drawn: Path) -> Bundle:
+    """A request that trains in a second."""
+    return Bundle.model_validate(
+        {
+            "schema": 1,
+            "name": "tiny",
+            "base": {"model": str(tiny_base)},
+            "dataset": {"sources": [{"path": str(drawn)}], "resolution": SIDE},
+            "adapter": {"rank": 4, "alpha": 2.0, "targets": "linear"},
+            "train": {
+                "steps": 6,
+                "batch_size": 2,
+                "learning_rate": 1e-2,
+                "precision": "fp32",
+                "warmup_steps": 2,
+            },
+            "sample": {"every": 3, "prompts": ["a yellow circle", "a robot"], "steps": 2},
+            "save": {"every": 2, "keep": 2},
+        }
+    )
+
+
+@pytest.fixture
+def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache that no other test has filled."""
+    folder = tmp_path / "cache"
+    shutil.rmtree(folder, ignore_errors=True)
+    monkeypatch.setenv("LORAKIT_CACHE", str(folder))
+    return folder
