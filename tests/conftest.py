@@ -22,4 +22,5 @@ def clean_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     monkeypatch.setenv("LORAKIT_CACHE", str(home / "cache"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # tests already run in parallel
     return home

@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-import time
 
 import pytest
 
 
-def seconds(*words: str) -> float:
-    """The shortest of a few tries: what the machine was busy with is no fault of the command."""
+def busy_seconds(*words: str) -> float:
+    """Processor time of a command, the least of a few tries: another's load is no fault of it."""
     best = float("inf")
-    for _ in range(5):
-        begun = time.monotonic()
-        subprocess.run(
+    for _ in range(3):
+        child = subprocess.Popen(
             [sys.executable, "-m", "lorakit", *words],
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=60,
-            check=False,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
-        best = min(best, time.monotonic() - begun)
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        best = min(best, used.ru_utime + used.ru_stime)
     return best
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("words", "limit"), [(("--help",), 0.35), (("--version",), 0.35), ((), 1.0)]
+    ("words", "limit"), [(("--help",), 0.35), (("--version",), 0.35), ((), 0.7)]
 )
 def test_a_command_answers_at_once(words: tuple[str, ...], limit: float) -> None:
-    bare = min(_bare() for _ in range(3))
-    # On a slow or busy machine Python itself takes longer; the limit grows with it.
-    assert seconds(*words) < limit * max(1.0, bare / 0.03)
-
-
-def _bare() -> float:
-    begun = time.monotonic()
-    subprocess.run([sys.executable, "-c", ""], check=True)
-    return time.monotonic() - begun
+    assert busy_seconds(*words) < limit

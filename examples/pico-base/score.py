@@ -68,9 +68,9 @@ def overlap(mask: np.ndarray, shape: str) -> float:
 def judge(picture: Image.Image) -> tuple[str, str, str]:
     """(shape, its colour, ground) as seen in a picture."""
     pixels = np.asarray(picture.convert("RGB"), dtype=np.float64)
-    edge = np.concatenate([pixels[:3].reshape(-1, 3), pixels[-3:].reshape(-1, 3),
-                           pixels[:, :3].reshape(-1, 3), pixels[:, -3:].reshape(-1, 3)])  # fmt: skip
-    around = np.median(edge, 0)
+    border = np.ones((SIDE, SIDE), dtype=bool)
+    border[3:-3, 3:-3] = False
+    around = np.median(pixels[border], 0)
     ground = nearest(around)
     far = np.sqrt(np.square(pixels - around).sum(-1))
     mask = far > 0.5 * max(far.max(), 1.0)

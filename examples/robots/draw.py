@@ -1,4 +1,4 @@
-"""Draws the robots of this folder: 12 to learn from, 6 held out. The pictures beside it are its output.
+"""Draws the robots of this folder: 12 to learn from, 6 held out.
 
     python examples/robots/draw.py
 

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from lorakit.cli import streams
 from lorakit.errors import LorakitError
+
+if TYPE_CHECKING:
+    from lorakit.wizard.outcome import Outcome
 
 
 def wizard(source: Path | None = None, plain: bool = False) -> int:
-    """Ask for a bundle, from the answers of another where one is given."""
+    """Ask for a bundle, from the answers of another where one is given, and do what was chosen."""
     if source is not None and not source.is_file():
         raise LorakitError(f"There is no bundle {source}.", "Give the path of a .toml file.")
     if plain:
         from lorakit.cli.plain import ask
 
-        return ask(source)
+        return conclude(ask(source))
     if not terminal():
         raise LorakitError(
             "The wizard needs a terminal that can draw, and this is none.",
@@ -25,10 +31,26 @@ def wizard(source: Path | None = None, plain: bool = False) -> int:
         )
     from lorakit.tui.app import run
 
-    return run(prefill=source)
+    return conclude(run(prefill=source))
 
 
 def terminal() -> bool:
     """Whether a full screen can be shown here."""
     drawn = sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()
     return drawn and os.environ.get("TERM", "dumb") not in ("dumb", "unknown", "")
+
+
+def conclude(outcome: Outcome) -> int:
+    """Do what the wizard ended with, and return the exit code."""
+    if outcome.what in ("train", "detach") and outcome.bundle is not None:
+        from lorakit.cli.train import begin
+
+        return begin(
+            outcome.bundle, outcome.folder, None, outcome.what == "detach", outcome.reasons
+        )
+    if outcome.what == "saved" and outcome.path is not None:
+        streams.out(str(outcome.path))
+        streams.err(f"Train it: lorakit train {shlex.quote(str(outcome.path))}")
+    elif outcome.what == "kept":
+        streams.err("Your answers are kept. Go on with them: lorakit")
+    return 0

@@ -80,16 +80,17 @@ def follow(
     leaves.
     """
     stream = stream or sys.stderr
-    return _Follower(run, start, view_for(stream, owner=start is not None)).follow()
+    view = view_for(stream, owner=start is not None, title=run.title)
+    return _Follower(run, start, view).follow()
 
 
-def view_for(stream: TextIO, owner: bool) -> View:
+def view_for(stream: TextIO, owner: bool, title: str) -> View:
     """The panel where the terminal can show one, else plain lines."""
     if not _can_draw(stream):
         return PlainView(stream, from_start=owner)
     from lorakit.live.view import PanelView
 
-    return PanelView(stream, owner)
+    return PanelView(stream, owner, title)
 
 
 def _can_draw(stream: TextIO) -> bool:

@@ -26,6 +26,8 @@ COLOURS = {"failed": "red", "lost": "red", "stopping": "yellow", "stopped": "yel
 class Surroundings(NamedTuple):
     """What a panel shows besides the run: how to leave, and what was just done."""
 
+    title: str = ""
+    """Name of the run until its trainer has told it."""
     footer: str = ""
     message: str = ""
     ascii_only: bool = False
@@ -44,7 +46,7 @@ def render(
     `now` is in unix seconds, for the ages of things. Where the terminal is low, the log goes first,
     then the sensors, and the step and the footer last.
     """
-    figures = _figures(state, width, now, status, around.ascii_only)
+    figures = _figures(state, width, now, status, around)
     foot = [_line(f" {words.clean(around.message)}", width)] if around.message else []
     foot.append(_line(f" {around.footer}", width, "bold"))
     log_room = height - len(figures) - len(foot) - 2
@@ -58,13 +60,15 @@ def render(
     return Group(*figures, rule, *log, *blank, rule, *foot)
 
 
-def _figures(state: RunState, width: int, now: float, status: Status, plain: bool) -> list[Text]:
+def _figures(
+    state: RunState, width: int, now: float, status: Status, around: Surroundings
+) -> list[Text]:
     """The lines with numbers, the most important first."""
     wide = width > SPARK_COLUMN + 8
     spark = min(60, width - SPARK_COLUMN - 1) if wide else 0
-    course = state.course
+    course, plain = state.course, around.ascii_only
     return [
-        _head(state, width, now, status),
+        _head(state, width, now, status, around.title),
         _line(f" {_what(state)}", width),
         _step(state, width, status, plain),
         _row(
@@ -90,12 +94,12 @@ def _figures(state: RunState, width: int, now: float, status: Status, plain: boo
         ),
         _memory(state, width),
         _device(state, width),
-        _row("done", [(_last(state, now), 0)], width),
+        _row("last", [(_last(state, now), 0)], width),
     ]
 
 
-def _head(state: RunState, width: int, now: float, status: Status) -> Text:
-    who = state.started.name if state.started else words.UNKNOWN
+def _head(state: RunState, width: int, now: float, status: Status, title: str) -> Text:
+    who = state.started.name if state.started else title or words.UNKNOWN
     right = f"{status}  {words.duration(_lived(state, now, status))} "
     silent = now - state.last_time if state.last_time is not None else 0.0
     if status in RUNNING and silent > SILENCE_SECONDS:

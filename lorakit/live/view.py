@@ -21,9 +21,10 @@ class PanelView:
 
     takes_keys = True
 
-    def __init__(self, stream: TextIO, owner: bool) -> None:
+    def __init__(self, stream: TextIO, owner: bool, title: str) -> None:
         self._screen = Screen(stream)
         self._around = Surroundings(
+            title=title,
             footer=OWNER_KEYS if owner else WATCHER_KEYS,
             ascii_only=not can_draw(stream.encoding or "ascii"),
         )

@@ -7,9 +7,10 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from lorakit.errors import LorakitError
@@ -109,8 +110,10 @@ class Run:
         return time.strftime("%Y%m%d%H%M%S", changed), 1
 
 
-def create(bundle: Bundle, root: Path, folder: Path) -> Run:
-    """A new run directory below `root`, with the bundle in it.
+def create(
+    bundle: Bundle, root: Path, folder: Path, reasons: Mapping[str, str] = MappingProxyType({})
+) -> Run:
+    """A new run directory below `root`, with the bundle in it and the `reasons` for its values.
 
     `folder` is what the bundle's relative paths count from. Raises LorakitError where `root` cannot
     be written.
@@ -124,7 +127,7 @@ def create(bundle: Bundle, root: Path, folder: Path) -> Run:
         run = Run(_fresh(root, f"{bundle.name}-{stamp}"))
         for part in ("control", "samples", "checkpoints"):
             (run.path / part).mkdir()
-        write(run.bundle, absolute(bundle, folder))
+        write(run.bundle, absolute(bundle, folder), reasons)
     except OSError as error:
         raise LorakitError(
             f"No run can be made in {root}: {error.strerror or error}.",

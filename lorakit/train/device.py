@@ -13,7 +13,10 @@ from lorakit.errors import LorakitError
 
 
 def threads() -> int:
-    """Threads for the CPU: the physical cores that this process may use."""
+    """Threads for the CPU: OMP_NUM_THREADS, else the physical cores that this process may use."""
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    if given.isdigit() and int(given) > 0:
+        return int(given)
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return max(1, min(allowed or 1, psutil.cpu_count(logical=False) or 1))
 

@@ -57,7 +57,7 @@ def _download(base: Base, log: Log) -> Path:
         total, before = sum(chosen.values()), 0
         log.append(Doing(phase="downloading", done=0, total=total, unit="bytes"))
 
-        class Bar(tqdm):  # type: ignore[type-arg]
+        class Bar(tqdm):
             """Turns the Hub client's progress into events; draws nothing."""
 
             def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -20,7 +20,7 @@ from lorakit.train.batches import Batches
 from lorakit.train.control import Control
 from lorakit.train.objective import Objective
 from lorakit.train.sample import Samples
-from lorakit.train.step import Batch, Model, step
+from lorakit.train.step import Model, step
 
 REPORT_SECONDS = 1.0
 """Losses leave the device about this often, never for a step's sake."""
@@ -136,38 +136,47 @@ class Training:
         self._images = 0
 
     def run(self, samples: Samples) -> None:
-        """Train until the target, or until someone asks to stop: that step is finished, and saved."""
-        every, target = self.bundle.save.every, self.bundle.train.steps
+        """Train to the target, or until someone asks to stop: then that step ends, and is saved."""
         report = Report(self._log)
         self._log.append(Doing(phase="training"))
-        while self.done < target:
-            report.waits()
-            batches = self._batches.of(self.done + 1)
-            report.has_data()
-            rate = optim.learning_rate(self.bundle.train, self.done + 1)
-            for group in self.model.optimizer.param_groups:
-                group["lr"] = rate
-            loss = step(self.model, batches)
-            self.done += 1
-            self._images += sum(len(b.latents) for b in batches)
-            report.add(self.done, loss, rate, batches)
+        while self.done < self.bundle.train.steps and self.turn(report, samples):
+            pass
 
-            asked = self._control.take()
-            stopping = self._control.stopping()
-            sampling = samples.due(self.done) and self.done < target
-            saving = every and self.done % every == 0 and self.done < target
-            if report.due() or stopping or sampling or saving or asked or self.done == target:
-                self._judge(report.flush())
-            if saving or stopping or "save" in asked:
-                self.save()
-            if stopping:
-                self._log.append(Doing(phase="stopping"))
-                return
-            if sampling or "sample" in asked:
-                samples.draw(self.done)
-            if sampling or saving or asked:
-                self._log.append(Doing(phase="training"))
-                report.restart()
+    def turn(self, report: Report, samples: Samples) -> bool:
+        """One step and what falls due after it; False when it was the last one asked for."""
+        self._advance(report)
+        last = self.done >= self.bundle.train.steps
+        asked, stopping = self._control.take(), self._control.stopping()
+        every = self.bundle.save.every
+        saving = stopping or "save" in asked or (every and self.done % every == 0 and not last)
+        sampling = "sample" in asked or (samples.due(self.done) and not last)
+        if report.due() or saving or sampling or last:
+            self._judge(report.flush())
+        if saving:
+            self.save()
+        if stopping:
+            self._log.append(Doing(phase="stopping"))
+            return False
+        if sampling:
+            samples.draw(self.done)
+        if saving or sampling:
+            self._log.append(Doing(phase="training"))
+            report.restart()
+        return True
+
+    def _advance(self, report: Report) -> None:
+        """One optimizer step: its batches, its learning rate, its update."""
+        report.waits()
+        batches = self._batches.of(self.done + 1)
+        report.has_data()
+        rate = optim.learning_rate(self.bundle.train, self.done + 1)
+        for group in self.model.optimizer.param_groups:
+            group["lr"] = rate
+        loss = step(self.model, batches)
+        self.done += 1
+        images = sum(len(b.latents) for b in batches)
+        self._images += images
+        report.add(self.done, loss, rate, images)
 
     def _judge(self, losses: list[float | None]) -> None:
         """Count steps that were skipped; stop when too many come in a row."""
@@ -266,11 +275,11 @@ class Report:
         """The next batch is here."""
         self._waited += time.monotonic() - self._wait
 
-    def add(self, done: int, loss: Tensor, rate: float, batches: list[Batch]) -> None:
+    def add(self, done: int, loss: Tensor, rate: float, images: int) -> None:
         """One step is under way on the device."""
         self._losses.append(loss)
         self._done, self._rate = done, rate
-        self._images += sum(len(b.latents) for b in batches)
+        self._images += images
 
     def due(self) -> bool:
         """Whether it is time to report."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lorakit.bundle.models import Base, Bundle, Dataset
+from lorakit.bundle.paths import resolve
 from lorakit.bundle.problems import Problem
 from lorakit.dataset.report import DatasetReport
 from lorakit.dataset.scan import scan
@@ -18,9 +19,10 @@ from lorakit.planner.check import check
 from lorakit.planner.facts import Facts
 from lorakit.survey import survey, usual
 from lorakit.wizard.answers import Answers
-from lorakit.wizard.proposal import Known, Proposal
+from lorakit.wizard.state import State
+from lorakit.wizard.steps import NAMES
 
-__all__ = ["Reviewed", "base", "machine", "pictures", "review"]
+__all__ = ["Reviewed", "again", "base", "folder", "machine", "pictures", "review"]
 
 Progress = Callable[[int, int], None]
 
@@ -30,25 +32,51 @@ def machine() -> Hardware:
     return detect()
 
 
-def base(answers: Answers, folder: Path) -> BaseFacts:
+def base(answers: Answers, here: Path) -> BaseFacts:
     """What the base says about itself. Raises LorakitError with what is wrong with it."""
-    return inspect(Base(model=_path(answers.base), revision=answers.revision), folder)
+    return inspect(Base(model=_path(answers.base), revision=answers.revision), here)
 
 
-def pictures(
-    answers: Answers, known: Known, proposal: Proposal, folder: Path, progress: Progress
-) -> DatasetReport:
+def folder(path: str, here: Path) -> None:
+    """Make sure that a folder of pictures is there. Raises LorakitError with the nearest one."""
+    from lorakit.dataset.findings import missing_folder
+
+    place = Path(resolve(_path(path), here))
+    if not place.is_dir():
+        problem = missing_folder(0, path, place)
+        raise LorakitError(problem.what, problem.fix)
+
+
+def pictures(state: State, progress: Progress) -> DatasetReport:
     """What the folders hold, at the resolution proposed so far. Raises LorakitError."""
     sources = [
         {"path": _path(f.path), "repeats": f.repeats, "trigger": f.trigger}
-        for f in answers.folders
+        for f in state.answers.folders
         if f.path
     ]
     if not sources:
         raise LorakitError("No folder of pictures is given.", "Type or paste the path of one.")
-    shape = {key: proposal.value(f"dataset.{key}") for key in ("resolution", "buckets")}
+    shape = {key: state.proposal.value(f"dataset.{key}") for key in ("resolution", "buckets")}
     dataset = Dataset.model_validate({**shape, "sources": sources})
-    return scan(dataset, folder, known.base or usual("sd1"), progress)
+    return scan(dataset, state.folder, state.known.base or usual("sd1"), progress)
+
+
+def again(state: State, step: str, progress: Progress) -> tuple[State, str]:
+    """Find out all that an earlier step would have: for answers that come from a draft.
+
+    Returns what is known then, and the step to go on at: the given one, or the first before it
+    that has no good answer any more.
+    """
+    state = state.knowing(hardware=machine())
+    for earlier in NAMES[1 : NAMES.index(step)]:
+        try:
+            if earlier == "base":
+                state = state.knowing(base=base(state.answers, state.folder))
+            elif earlier == "pictures":
+                state = state.knowing(report=pictures(state, progress))
+        except LorakitError:
+            return state, earlier
+    return state, step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +92,9 @@ class Reviewed:
         return sum(p.severity == "error" for p in self.problems)
 
 
-def review(bundle: Bundle, known: Known, folder: Path, progress: Progress) -> Reviewed:
+def review(bundle: Bundle, state: State, progress: Progress) -> Reviewed:
     """Survey and check a bundle as `lorakit train` does."""
-    facts = survey(bundle, folder, hardware=known.hardware, progress=progress)
+    facts = survey(bundle, state.folder, hardware=state.known.hardware, progress=progress)
     return Reviewed(facts=facts, problems=tuple(check(bundle, facts)))
 
 

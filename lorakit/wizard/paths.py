@@ -42,7 +42,7 @@ def complete(text: str, folder: Path) -> tuple[str, list[str]]:
         names = [n for n in names if not n.startswith(".")]
     if not names:
         return text, []
-    common = os.path.commonprefix(names)
+    common = os.path.commonprefix(names)  # noqa: RUF071 - what is typed is characters
     if len(names) == 1:
         return f"{prefix}{common}/", []
     return prefix + common, names

@@ -79,7 +79,8 @@ def enter(state: State, key: str, text: str) -> State:
     """The state with a value that was typed. Raises LorakitError that says what is allowed."""
     answers, text = state.answers, text.strip()
     if key == NAME:
-        _validate(state, NAME, text)
+        if text:  # else the run is named after its folder again
+            _validate(state, NAME, text)
         return state.answering(dataclasses.replace(answers, name=text))
     if key == PRESET:
         if text not in {preset.name for preset in state.presets}:
@@ -148,7 +149,14 @@ def _validate(state: State, key: str, value: Any) -> None:
     _, problems = read.check(tables)
     for problem in problems:
         if problem.where == key or problem.where.startswith(f"{key}["):
-            raise LorakitError(problem.what, problem.fix)
+            allowed = _allowed(state, key)
+            known = not allowed or allowed in problem.what
+            raise LorakitError(problem.what, "" if known else f"You can choose: {allowed}.")
+
+
+def _allowed(state: State, key: str) -> str:
+    doc = schema.find(key)
+    return _name(state).allowed if key == NAME else doc.allowed if doc else ""
 
 
 def _with_prompt(answers: Answers, proposal: Proposal, key: str, text: str) -> Answers:
@@ -222,7 +230,7 @@ def _name(state: State) -> Row:
         why=f"yours; recommended: {default}" if changed else "that of the first folder",
         changed=changed,
         doc=doc.doc if doc else "",
-        allowed="letters, digits, space, dot, dash and _; it starts with a letter or digit",
+        allowed="letters, digits, spaces and . - _, the first a letter or digit",
         recommended=default,
     )
 

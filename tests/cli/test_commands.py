@@ -279,3 +279,34 @@ def test_the_demo_puts_its_bundle_and_pictures_in_a_folder(
     assert demo.prepare(bundle.parent).read_text() == "mine"
     with pytest.raises(LorakitError, match="cannot be put in"):
         demo.prepare(bundle / "below a file")
+
+
+def test_what_the_wizard_ends_with_is_done(
+    bundle: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lorakit.bundle.read import read
+    from lorakit.cli.new import conclude
+    from lorakit.runs import launch
+    from lorakit.runs.directory import find
+    from lorakit.wizard.outcome import Outcome
+
+    assert conclude(Outcome(what="left")) == 0
+    assert conclude(Outcome(what="saved", path=Path("/a b.toml"))) == 0
+    said = capsys.readouterr()
+    assert said.out == "/a b.toml\n"
+    assert "lorakit train '/a b.toml'" in said.err
+
+    stand_in = Path(__file__).parents[1] / "stand_in.py"
+    monkeypatch.setattr(launch, "WORKER", (sys.executable, str(stand_in)))
+    monkeypatch.setenv("STAND_IN", "train 3")
+    chosen = Outcome(
+        what="train",
+        bundle=read(bundle),
+        reasons={"train.steps": "10 for each picture"},
+        folder=bundle.parent,
+    )
+    assert conclude(chosen) == 0
+    run = find(None, runs_root())
+    assert "done at step 3" in capsys.readouterr().out
+    assert "# 10 for each picture" in run.bundle.read_text()
+    assert read(run.bundle).dataset.sources[0].path == str(bundle.parent / "my [dog] pictures")

@@ -71,7 +71,8 @@ def test_the_panel_tells_all_that_is_known_in_words() -> None:
 
 
 def test_what_is_not_known_is_two_dashes_and_never_zero() -> None:
-    shown = lines(RunState(), status="starting")
+    shown = lines(RunState(), status="starting", title="dog")
+    assert shown[0].split() == ["dog", "starting", "0s"]
     assert "0/--" in shown[2]
     assert shown[3].split()[1] == "--"
     assert "min --" in shown[4]

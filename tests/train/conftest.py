@@ -13,6 +13,8 @@ from lorakit.bundle.models import Bundle
 from lorakit.families.base_model import ASSETS
 from lorakit.train.families import sd1
 
+torch.set_num_threads(1)  # tests already run in parallel
+
 SIDE = 32
 """Side of the pictures that the small models are made for, in pixels."""
 

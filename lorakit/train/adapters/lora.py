@@ -107,7 +107,7 @@ def layers(unet: nn.Module) -> dict[str, LoraLayer]:
 def matrices(unet: nn.Module) -> dict[str, tuple[Tensor, Tensor]]:
     """(down [rank, in, ...], up [out, rank, ...]) of each adapted module, fp32, on the CPU."""
     return {
-        name: tuple(  # type: ignore[misc]
+        name: tuple([misc]
             pair[NAME].weight.detach().float().cpu().contiguous()
             for pair in (layer.lora_A, layer.lora_B)
         )

@@ -1,0 +1,145 @@
+"""Step 2: the model that the LoRA is for."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.widget import Widget
+from textual.widgets import Input, OptionList, Static
+
+from lorakit.bundle.models import PICO
+from lorakit.families.base_model import BaseFacts
+from lorakit.tui.field import Field, Line, PathLine
+from lorakit.tui.frame import StepScreen
+from lorakit.tui.menu import Menu
+from lorakit.tui.words import cells, lines, plain
+from lorakit.wizard import look, summary
+from lorakit.wizard.paths import tidy
+from lorakit.wizard.state import State
+
+OTHER = "other"
+
+
+class BaseScreen(StepScreen):
+    """Bases that are known by name, and a line for any other."""
+
+    STEP = "base"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "names", "names", id="base.names", show=False)
+    ]
+    KEYS = "enter next   up/down choose   tab complete   esc back   F1 help   ctrl+q leave"
+
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
+        self._going_on = False
+
+    def body(self) -> list[Widget]:
+        """Names, a line, and what the base says about itself."""
+        other = "" if self.state.answers.base in self._names() else self.state.answers.base
+        line = PathLine(other, self.state.folder, id="other", placeholder="folder, or owner/name")
+        facts = VerticalScroll(Static(id="facts", classes="facts"), can_focus=False)
+        return [Menu(id="bases"), Field("other", line), facts]
+
+    def _names(self) -> list[str]:
+        """pico, and the bases that presets are made for."""
+        models = [p.settings.get("base", {}).get("model", "") for p in self.state.presets]
+        return list(dict.fromkeys([PICO, *filter(None, models)]))
+
+    def on_mount(self) -> None:
+        """The cursor is at the base chosen before."""
+        names = self._names()
+        about = {PICO: "comes with lorakit, for a first try"}
+        rows = [(n, f"{cells(n, 46)}{about.get(n, '')}") for n in names]
+        rows.append((OTHER, "another one: a diffusers folder here, or a Hub id"))
+        known = self.state.answers.base in names
+        menu = self.query_one(Menu)
+        menu.show(rows, at=self.state.answers.base if known else OTHER)
+        (menu if known else self.query_one("#other")).focus()
+        self._take(self.state.answers.base)
+
+    def gathered(self) -> State:
+        """With the name under the cursor, or what is typed."""
+        chosen = self.query_one(Menu).chosen
+        typed = tidy(self.query_one("#other", Line).value, self.state.folder)
+        return self.state.answering(
+            self.state.answers.with_base(typed if chosen == OTHER else chosen)
+        )
+
+    def _take(self, model: str) -> None:
+        """Make this the base, and look at it."""
+        self.state = self.state.answering(self.state.answers.with_base(model))
+        self.say("")
+        if not model:
+            self._show(None)
+        elif self.state.known.base:
+            self._show(self.state.known.base)
+        else:
+            self._show(None)
+            asked = self.state
+            self.look(lambda progress: look.base(asked.answers, asked.folder))
+
+    @on(StepScreen.Found)
+    def _found(self, message: StepScreen.Found) -> None:
+        if message.asked is self.state and isinstance(message.result, BaseFacts):
+            self.state = self.state.knowing(base=message.result)
+            self._show(message.result)
+            if self._going_on:
+                self.action_next()
+
+    @on(StepScreen.NotFound)
+    def _nothing(self) -> None:
+        self._going_on = False
+
+    def _show(self, base: BaseFacts | None) -> None:
+        found = lines(summary.of_base(base)) if base else plain("")
+        self.query_one("#facts", Static).update(found)
+
+    @on(OptionList.OptionHighlighted)
+    def _highlighted(self, message: OptionList.OptionHighlighted) -> None:
+        self._going_on = False
+        self._take(self.gathered().answers.base)
+
+    @on(OptionList.OptionSelected)
+    def _selected(self, message: OptionList.OptionSelected) -> None:
+        if message.option_id == OTHER:
+            self.query_one("#other").focus()
+        else:
+            self.action_next()
+
+    @on(Input.Changed, "#other")
+    def _typed(self) -> None:
+        self._going_on = False
+        if self.query_one("#other").has_focus:
+            with self.prevent(OptionList.OptionHighlighted):  # half a path is not looked at
+                self.query_one(Menu).highlighted = len(self._names())
+        self.say("")
+
+    def action_names(self) -> None:
+        """From the line up to the names."""
+        self.query_one(Menu).focus()
+
+    @on(PathLine.Offered)
+    def _offered(self, message: PathLine.Offered) -> None:
+        self.say(message.value)
+
+    @on(Input.Submitted, "#other")
+    def _submitted(self) -> None:
+        before = self.state.known.base
+        self._take(self.gathered().answers.base)
+        if before and self.state.known.base:
+            self.action_next()
+
+    def action_next(self) -> None:
+        """Go on once the base is known to be one."""
+        wanted = self.gathered()
+        if not wanted.answers.base:
+            self.say("No base is given.", "Type a folder or a Hub id such as owner/name.")
+            self.query_one("#other").focus()
+        elif wanted.known.base:
+            super().action_next()
+        else:
+            self._going_on = True
+            self._take(wanted.answers.base)

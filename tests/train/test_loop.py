@@ -1,0 +1,314 @@
+"""The whole training on a small random model: what comes out, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+
+from lorakit.bundle.models import Bundle
+from lorakit.bundle.write import write
+from lorakit.errors import ExitCode, LorakitError
+from lorakit.runs.events import FILE, Event, Finished, Log, Noted, Requested, Saved, Stepped, decode
+from lorakit.train import checkpoint
+from lorakit.train.control import Control
+from lorakit.train.loop import train
+
+pytestmark = pytest.mark.usefixtures("fresh_cache")
+
+
+class Watched(Log):
+    """An event log that lets a test act when an event is written."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.events: list[Event] = []
+        self.reactions: list[Callable[[Event], None]] = []
+
+    def append(self, event: Event) -> None:
+        super().append(event)
+        self.events.append(event)
+        for react in self.reactions:
+            react(event)
+
+    def of(self, kind: type) -> list:
+        return [e for e in self.events if isinstance(e, kind)]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Watched:
+    (tmp_path / "run").mkdir()
+    return Watched(tmp_path / "run" / FILE)
+
+
+@pytest.fixture
+def run(log: Watched, tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+def changed(bundle: Bundle, **sections: dict) -> Bundle:
+    """A bundle with some values changed, validated anew."""
+    whole = bundle.model_dump(by_alias=True, exclude_defaults=False)
+    for name, values in sections.items():
+        whole[name].update(values)
+    return Bundle.model_validate(whole)
+
+
+def trained(bundle: Bundle, run: Path, log: Log) -> Finished:
+    return train(bundle, run, log, Control(run, log), torch.device("cpu"))
+
+
+def losses(log: Watched) -> list[float | None]:
+    return [loss for e in log.of(Stepped) for loss in e.losses]
+
+
+def test_a_run_leaves_what_its_readers_load(
+    bundle: Bundle, run: Path, log: Watched, tiny_base: Path
+) -> None:
+    from diffusers import StableDiffusionPipeline
+
+    finished = trained(bundle, run, log)
+    assert (finished.outcome, finished.step, finished.exit_code) == ("done", 6, 0)
+    assert finished.files == [
+        "tiny.safetensors",
+        "tiny.diffusers.safetensors",
+        "samples/before-after.png",
+        "samples/sheet.png",
+    ]
+    assert len(losses(log)) == 6
+    own = np.asarray(Image.open(run / "samples/000006-1.png"), dtype=float) / 255
+    before = np.asarray(Image.open(run / "samples/000000-1.png"), dtype=float) / 255
+    assert np.abs(own - before).max() > 0.01
+
+    for name in finished.files[:2]:
+        pipe = StableDiffusionPipeline.from_pretrained(tiny_base, local_files_only=True)
+        pipe.load_lora_weights(run / name)
+        [picture] = pipe(
+            "a yellow circle",
+            num_inference_steps=bundle.sample.steps,
+            guidance_scale=bundle.sample.guidance,
+            generator=torch.Generator().manual_seed(bundle.sample.seed),
+            width=bundle.dataset.resolution,
+            height=bundle.dataset.resolution,
+        ).images
+        assert np.abs(np.asarray(picture, dtype=float) / 255 - own).max() <= 1 / 255 + 1e-9
+
+
+def test_twice_the_same_run_is_the_same_adapter(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a full cache and with an empty one; and another seed is another adapter."""
+    digests = []
+    for number, (cache, seed) in enumerate([("a", 1), ("a", 1), ("b", 1), ("b", 2)]):
+        monkeypatch.setenv("LORAKIT_CACHE", str(tmp_path / cache))
+        run = tmp_path / f"run-{number}"
+        run.mkdir()
+        seeded = changed(bundle, train={"seed": seed})
+        digests.append(trained(seeded, run, Log(run / FILE)).digest)
+    assert digests[0] == digests[1] == digests[2] != digests[3]
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "adafactor"])
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
+def test_every_precision_and_optimizer_trains(
+    bundle: Bundle, run: Path, log: Watched, precision: str, optimizer: str
+) -> None:
+    wanted = changed(bundle, train={"precision": precision, "optimizer": optimizer, "steps": 4})
+    trained(wanted, run, log)
+    found = load_file(run / "tiny.safetensors")
+    assert all(t.dtype == torch.float32 and torch.isfinite(t).all() for t in found.values())
+    assert all(isinstance(loss, float) for loss in losses(log))
+
+
+def test_v_prediction_and_all_the_loss_options(
+    bundle: Bundle, run: Path, log: Watched, tiny_v_base: Path
+) -> None:
+    wanted = changed(
+        bundle,
+        base={"model": str(tiny_v_base)},
+        loss={"snr_gamma": 5.0, "noise_offset": 0.1},
+        memory={"checkpointing": "full"},
+        train={"accumulation": 3},
+    )
+    assert trained(wanted, run, log).outcome == "done"
+    assert all(isinstance(loss, float) for loss in losses(log))
+    header = (run / "tiny.safetensors").read_bytes()[:20_000]
+    assert b'"modelspec.prediction_type":"v"' in header
+
+
+def test_checkpointing_and_caching_do_not_change_the_result(bundle: Bundle, tmp_path: Path) -> None:
+    found = []
+    for name in ("none", "full"):
+        run = tmp_path / name
+        run.mkdir()
+        trained(changed(bundle, memory={"checkpointing": name}), run, Log(run / FILE))
+        found.append(load_file(run / "tiny.safetensors"))
+    for key in found[0]:
+        assert torch.allclose(found[0][key], found[1][key], atol=1e-5)
+
+
+def test_a_stop_finishes_the_step_and_saves(bundle: Bundle, run: Path, log: Watched) -> None:
+    control = run / "control"
+    control.mkdir()
+
+    def stop_at_the_first_checkpoint(event: Event) -> None:
+        if isinstance(event, Saved) and event.step == 2:
+            (control / "stop").write_text(json.dumps({"by": "ann@there"}))
+
+    log.reactions.append(stop_at_the_first_checkpoint)
+    finished = trained(changed(bundle, train={"steps": 1000}), run, log)
+    assert finished.outcome == "stopped"
+    assert 2 < finished.step < 1000
+    assert finished.step in checkpoint.complete(run)
+    assert (run / finished.files[0]).is_file()
+    assert [(r.what, r.by) for r in log.of(Requested)] == [("stop", "ann@there")]
+    assert not (control / "stop").exists()
+
+
+def test_requests_to_save_and_sample_are_honoured(bundle: Bundle, run: Path, log: Watched) -> None:
+    control = run / "control"
+    control.mkdir()
+    (control / "save").write_text('{"by": "ann@there"}')
+    (control / "sample").write_text("not json")
+    wanted = changed(bundle, save={"every": 0}, sample={"every": 0})
+    trained(wanted, run, log)
+    assert {(r.what, r.by) for r in log.of(Requested)} == {("save", "ann@there"), ("sample", "")}
+    assert checkpoint.complete(run) == [1]
+    assert (run / "samples/000001-2.png").is_file()
+
+
+def test_old_checkpoints_go_and_each_is_complete(bundle: Bundle, run: Path, log: Watched) -> None:
+    trained(changed(bundle, train={"steps": 9}), run, log)
+    assert sorted(checkpoint.complete(run)) == [6, 8]  # every 2, keep 2
+    folder = run / "checkpoints" / "step-000008"
+    state = json.loads((folder / "state.json").read_text())
+    assert state["step"] == 8
+    for name, facts in state["files"].items():
+        assert (folder / name).stat().st_size == facts["bytes"]
+    assert not any(f.name.startswith(".") for f in (run / "checkpoints").iterdir())
+
+
+def test_a_loss_that_stays_not_finite_ends_the_run(
+    bundle: Bundle, run: Path, log: Watched, fresh_cache: Path
+) -> None:
+    """One poisoned picture of five is skipped each time; five poisoned ones stop the run."""
+    trained(changed(bundle, train={"steps": 1}), run, log)
+    entries = sorted((fresh_cache / "latents").rglob("*.safetensors"))
+    assert len(entries) == 5
+    broken = {"mean": torch.full_like(load_file(entries[0])["mean"], torch.nan)}
+    for count in (1, 5):
+        for entry in entries[:count]:
+            save_file({**load_file(entry), **broken}, entry)
+        other = Watched(run / f"{count}.jsonl")
+        wanted = changed(bundle, train={"steps": 20, "batch_size": 1}, dataset={"buckets": False})
+        if count == 1:
+            assert trained(changed(wanted, dataset={"buckets": True}), run, other).step == 20
+            assert losses(other).count(None) == 4  # once in each of four epochs
+        else:
+            poisoned = changed(wanted, dataset={"buckets": True})
+            with pytest.raises(LorakitError, match="5 steps in a row") as failure:
+                trained(poisoned, run, other)
+            assert failure.value.code == ExitCode.TRAINING_FAILED
+            assert not other.of(Finished)
+
+
+def test_an_adapter_that_learned_nothing_is_not_written(
+    bundle: Bundle, run: Path, log: Watched
+) -> None:
+    still = changed(bundle, train={"learning_rate": 1e-45})
+    with pytest.raises(LorakitError, match="empty"):
+        trained(still, run, log)
+    assert not list(run.glob("*.safetensors"))
+
+
+def test_a_sample_that_fails_does_not_end_the_run(bundle: Bundle, run: Path, log: Watched) -> None:
+    def damage(event: Event) -> None:
+        if isinstance(event, Stepped) and not (run / "samples.old").exists():
+            (run / "samples").rename(run / "samples.old")
+            (run / "samples").write_text("in the way")
+
+    log.reactions.append(damage)
+    finished = trained(bundle, run, log)
+    assert finished.outcome == "done"
+    assert any("no sample at step 3" in e.text for e in log.of(Noted))
+
+
+def test_missing_xformers_is_one_sentence(bundle: Bundle, run: Path, log: Watched) -> None:
+    with pytest.raises(LorakitError, match="xformers cannot be used here"):
+        trained(changed(bundle, memory={"attention": "xformers"}), run, log)
+
+
+def worker(run: Path, bundle: Bundle, **options: object) -> subprocess.Popen[str]:
+    """The trainer as it is started for real."""
+    run.mkdir(exist_ok=True)
+    write(run / "bundle.toml", bundle)
+    return subprocess.Popen(
+        [sys.executable, "-m", "lorakit.train.worker", str(run)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options,
+    )  # fmt: skip
+
+
+def events(run: Path) -> list[Event | None]:
+    return [decode(line) for line in (run / FILE).read_text().splitlines()]
+
+
+@pytest.mark.slow
+def test_a_signal_stops_saved_and_no_secret_is_in_any_file(bundle: Bundle, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    secret = "hf_" + "planted" * 5
+    child = worker(
+        run,
+        changed(bundle, train={"steps": 100_000}, save={"every": 0}, sample={"every": 0}),
+        env={**os.environ, "HF_TOKEN": secret},
+    )
+    try:
+        while not any(
+            isinstance(e, Stepped)
+            for e in (events(run) if run.exists() and (run / FILE).exists() else [])
+        ):
+            assert child.poll() is None
+        child.send_signal(signal.SIGTERM)
+        output, _ = child.communicate(timeout=120)
+    finally:
+        child.kill()
+    assert child.returncode == ExitCode.TERMINATED
+    last = events(run)[-1]
+    assert isinstance(last, Finished)
+    assert (last.outcome, last.exit_code) == ("stopped", ExitCode.TERMINATED)
+    assert checkpoint.complete(run) == [last.step]
+    assert secret not in output
+    for path in run.rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            assert secret.encode() not in content
+            if path.suffix == ".safetensors":
+                assert str(tmp_path).encode() not in content
+
+
+@pytest.mark.slow
+def test_no_room_for_a_checkpoint_is_said_before_the_first_step(
+    bundle: Bundle, tmp_path: Path
+) -> None:
+    """A limit on file sizes stands for a full disk: the first large write fails."""
+    import resource
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+
+    run = tmp_path / "run"
+    child = worker(run, bundle, preexec_fn=limited)
+    child.communicate(timeout=120)
+    assert child.returncode == ExitCode.DATA
+    last = events(run)[-1]
+    assert "cannot be written" in last.message
+    assert not any(isinstance(e, Stepped) for e in events(run))

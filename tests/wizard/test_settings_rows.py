@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import place
+import pytest
+
+from lorakit.bundle import schema
+from lorakit.bundle.models import Bundle
+from lorakit.errors import LorakitError
+from lorakit.wizard import look, settings
+from lorakit.wizard.answers import Answers, Folder
+from lorakit.wizard.settings import Row
+from lorakit.wizard.state import State, begin
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    """At the settings, with everything known."""
+    folder = Folder(path=place.PICTURES, trigger="ohwx")
+    answers = Answers(base="base", folders=(folder,))
+    state = begin(place.make(tmp_path), answers).knowing(hardware=place.machine())
+    state = state.knowing(base=look.base(answers, tmp_path))
+    return state.knowing(report=look.pictures(state, lambda done, total: None))
+
+
+def row(state: State, key: str) -> Row:
+    return next(r for r in settings.rows(state, every=True) if r.key == key)
+
+
+def bundle(state: State) -> Bundle:
+    assert state.proposal.bundle is not None
+    return state.proposal.bundle
+
+
+def test_every_setting_of_a_bundle_has_a_row(state: State) -> None:
+    keys = {r.key for r in settings.rows(state, every=True)}
+    asked_elsewhere = {"schema", "base.family", "base.model", "base.revision"}
+    for doc in schema.fields():
+        if doc.key in asked_elsewhere or "[]" in doc.key:
+            continue
+        assert doc.key in keys or f"{doc.key}[0]" in keys, doc.key
+    assert all(r.doc for r in settings.rows(state, every=True))
+
+
+def test_few_come_first_and_all_of_them_exist(state: State) -> None:
+    few = [r.key for r in settings.rows(state)]
+    assert few[:2] == ["name", "preset"]
+    assert {k.partition("[")[0] for k in few[2:]} == set(settings.FIRST)
+
+
+def test_a_changed_value_says_what_was_recommended(state: State) -> None:
+    recommended = row(state, "adapter.rank")
+    assert recommended.why
+    assert not recommended.changed
+    changed = settings.enter(state, "adapter.rank", "32")
+    assert bundle(changed).adapter.rank == 32
+    assert row(changed, "adapter.rank").why == f"yours; recommended: {recommended.value}"
+    assert "adapter.rank" not in changed.proposal.reasons
+    assert "adapter.rank" in state.proposal.reasons
+    assert settings.reset(changed, "adapter.rank").answers == state.answers
+
+
+def test_a_value_stays_when_the_recommendation_moves(state: State) -> None:
+    changed = settings.enter(state, "train.steps", "77")
+    moved = settings.enter(changed, "preset", "sd1-standard")
+    assert bundle(moved).train.steps == 77
+    assert bundle(moved).train.learning_rate != bundle(changed).train.learning_rate
+
+
+def test_an_empty_name_is_that_of_the_folder_again(state: State) -> None:
+    named = settings.enter(state, "name", "rex")
+    assert bundle(named).name == "rex"
+    assert bundle(settings.enter(named, "name", "")).name == "my-dog-pictures"
+
+
+def test_entering_what_is_recommended_is_no_change(state: State) -> None:
+    value = row(state, "train.steps").value
+    assert settings.enter(state, "train.steps", value).answers.changes == {}
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        ("train.steps", "1,200", 1200),
+        ("train.learning_rate", ".0001", 1e-4),
+        ("adapter.alpha", "4", 4.0),
+        ("dataset.buckets", "no", False),
+        ("sample.negative", "blurry [red]", "blurry [red]"),
+        ("sample.negative", "300", "300"),
+        ("sample.negative", "", ""),
+        ("train.optimizer_options.beta2", "0.95", 0.95),
+    ],
+)
+def test_values_are_read_as_people_type_them(
+    state: State, key: str, text: str, value: object
+) -> None:
+    assert settings.enter(state, key, text).proposal.value(key) == value
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "allowed"),
+    [
+        ("train.steps", "0", "1 to 10,000,000"),
+        ("train.steps", "ten", "whole number"),
+        ("train.learning_rate", "nan", "above 0, at most 10"),
+        ("train.precision", "int4", "fp32, fp16, bf16"),
+        ("dataset.resolution", "63", "multiple of 8"),
+        ("dataset.buckets", "perhaps", "true or false"),
+        ("preset", "sdxl", "pico-cpu"),
+        ("name", "../x", "letter"),
+    ],
+)
+def test_a_refused_value_says_what_is_allowed(
+    state: State, key: str, text: str, allowed: str
+) -> None:
+    with pytest.raises(LorakitError) as refused:
+        settings.enter(state, key, text)
+    assert allowed in f"{refused.value.message} {refused.value.hint}"
+
+
+def test_prompts_are_changed_added_and_taken_out_one_by_one(state: State) -> None:
+    assert bundle(state).sample.prompts == ("ohwx",)
+    two = settings.enter(state, "sample.prompts[1]", "ohwx on a beach")
+    assert bundle(two).sample.prompts == ("ohwx", "ohwx on a beach")
+    one = settings.enter(two, "sample.prompts[0]", "")
+    assert bundle(one).sample.prompts == ("ohwx on a beach",)
+    assert settings.reset(one, "sample.prompts[0]").answers.changes == {}
+
+
+def test_the_scale_is_shown_beside_alpha(state: State) -> None:
+    changed = settings.enter(settings.enter(state, "adapter.rank", "16"), "adapter.alpha", "8")
+    assert row(changed, "adapter.alpha").why.startswith("scale 0.50")
+
+
+def test_the_preset_follows_base_and_machine(tmp_path: Path) -> None:
+    pico = begin(tmp_path, Answers()).knowing(hardware=place.machine("rtx4090"))
+    assert pico.proposal.preset.name == "pico-cpu"
+    large = begin(tmp_path, Answers(base="stable-diffusion-v1-5/stable-diffusion-v1-5"))
+    assert large.knowing(hardware=place.machine()).proposal.preset.name == "sd1-standard"
