@@ -106,10 +106,9 @@ def layers(unet: nn.Module) -> dict[str, LoraLayer]:
 
 def matrices(unet: nn.Module) -> dict[str, tuple[Tensor, Tensor]]:
     """(down [rank, in, ...], up [out, rank, ...]) of each adapted module, fp32, on the CPU."""
-    return {
-        name: tuple([misc]
-            pair[NAME].weight.detach().float().cpu().contiguous()
-            for pair in (layer.lora_A, layer.lora_B)
-        )
-        for name, layer in layers(unet).items()
-    }
+
+    def held(pair: nn.ModuleDict) -> Tensor:
+        weight: Tensor = pair[NAME].weight  # type: ignore[assignment]
+        return weight.detach().float().cpu().contiguous()
+
+    return {n: (held(layer.lora_A), held(layer.lora_B)) for n, layer in layers(unet).items()}
