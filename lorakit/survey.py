@@ -13,8 +13,7 @@ from lorakit.bundle.problems import Problem
 from lorakit.dataset import captions
 from lorakit.dataset.scan import scan
 from lorakit.errors import LorakitError
-from lorakit.families.base_model import BaseFacts, inspect
-from lorakit.families.families import FAMILIES
+from lorakit.families.base_model import inspect, usual
 from lorakit.hardware.detect import detect
 from lorakit.hardware.facts import Hardware
 from lorakit.planner.facts import Facts
@@ -73,22 +72,6 @@ def free_bytes(folder: Path) -> int | None:
         return shutil.disk_usage(there).free if there else None
     except OSError:
         return None
-
-
-def usual(name: str) -> BaseFacts:
-    """What is true of any base of a family, for looking at pictures without one."""
-    family = FAMILIES[name]
-    return BaseFacts(
-        model="",
-        folder=None,
-        family=name,
-        resolution=family.resolution,
-        size_step=family.size_step,
-        latent_factor=8,
-        token_limit=family.token_limit,
-        prediction="epsilon",
-        weight_bytes=None,
-    )
 
 
 def _problem(where: str, error: LorakitError) -> Problem:

@@ -6,6 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Property tests must not fail because the machine is busy.
+settings.register_profile(
+    "lorakit", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("lorakit")
 
 FOREIGN = ("HF_", "HUGGINGFACE_", "LORAKIT_", "ACCELERATE_", "NO_COLOR", "FORCE_COLOR", "COLUMNS")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +56,7 @@ def locate(base: Base, root: Path) -> Path | None:
     """
     if base.model == PICO:
         return ASSETS / "pico"
-    given = Path(base.model).expanduser()
+    given = Path(os.path.expanduser(base.model))  # leaves a ~name that nobody has as it is
     folder = given if given.is_absolute() else root / given
     if folder.is_dir():
         return folder
@@ -79,6 +80,22 @@ def _cached(base: Base) -> Path | None:
     return Path(found).parent if isinstance(found, str) else None
 
 
+def usual(name: str, model: str = "") -> BaseFacts:
+    """What is true of any base of a family, as long as the base itself is not here."""
+    family = FAMILIES[name]
+    return BaseFacts(
+        model=model,
+        folder=None,
+        family=name,
+        resolution=family.resolution,
+        size_step=family.size_step,
+        latent_factor=8,
+        token_limit=family.token_limit,
+        prediction="epsilon",
+        weight_bytes=None,
+    )
+
+
 def inspect(base: Base, root: Path) -> BaseFacts:
     """The facts of a base; of a Hub id not yet downloaded, those of its family.
 
@@ -87,17 +104,7 @@ def inspect(base: Base, root: Path) -> BaseFacts:
     family = FAMILIES[base.family]
     folder = locate(base, root)
     if folder is None:
-        return BaseFacts(
-            model=base.model,
-            folder=None,
-            family=family.name,
-            resolution=family.resolution,
-            size_step=family.size_step,
-            latent_factor=8,
-            token_limit=family.token_limit,
-            prediction="epsilon",
-            weight_bytes=None,
-        )
+        return usual(family.name, base.model)
     index = _config(folder / "model_index.json", base)
     missing = [p for p in family.parts if not (folder / p).is_dir()]
     if missing:

@@ -12,12 +12,12 @@ from lorakit.bundle.problems import Problem
 from lorakit.dataset.report import DatasetReport
 from lorakit.dataset.scan import scan
 from lorakit.errors import LorakitError
-from lorakit.families.base_model import BaseFacts, inspect
+from lorakit.families.base_model import BaseFacts, inspect, usual
 from lorakit.hardware.detect import detect
 from lorakit.hardware.facts import Hardware
 from lorakit.planner.check import check
 from lorakit.planner.facts import Facts
-from lorakit.survey import survey, usual
+from lorakit.survey import survey
 from lorakit.wizard.answers import Answers
 from lorakit.wizard.state import State
 from lorakit.wizard.steps import NAMES

@@ -40,15 +40,19 @@ class Driven:
         await self.pilot.press(*text)
 
     async def settle(self) -> None:
-        """Wait until nothing is being looked at."""
-        await self.pilot.pause()
-        while any(not worker.is_finished for worker in self.app.workers):
+        """Wait until nothing is being looked at and nothing on screen moves any more."""
+        before = None
+        while before != (before := self.text) or self._looks:
             await self.pilot.pause(0.01)
-        await self.pilot.pause()
+            await self.pilot.pause()
+
+    @property
+    def _looks(self) -> bool:
+        return any(not worker.is_finished for worker in self.app.workers)
 
     async def size(self, width: int, height: int) -> None:
         await self.pilot.resize_terminal(width, height)
-        await self.pilot.pause()
+        await self.settle()
 
     async def pick(self, name: str) -> None:
         """Move the cursor of the list to a line, by keys."""
@@ -107,6 +111,8 @@ class Terminal:
             timeout=30,
         )
         self.child.delaybeforesend = None
+        self._began = time.monotonic()
+        self._up_seconds: float | None = None
         self.screen = pyte.Screen(80, 24)
         self._feed = pyte.ByteStream(self.screen)
         self.sent = b""
@@ -119,7 +125,14 @@ class Terminal:
         """Wait until the screen shows this."""
         while words not in self.text:
             self.read()
+        if self._up_seconds is None:
+            self._up_seconds = time.monotonic() - self._began
         return self.text
+
+    @property
+    def soon(self) -> float:
+        """Two seconds, or on a machine that is busy as long as the start took."""
+        return max(2.0, self._up_seconds or 0)
 
     def read(self) -> None:
         part = self.child.read_nonblocking(65536, timeout=30)

@@ -76,7 +76,7 @@ def test_answers_move_to_another_folder(tmp_path: Path) -> None:
 
 
 def test_new_answers_make_old_findings_void() -> None:
-    from lorakit.survey import usual
+    from lorakit.families.base_model import usual
 
     state = State(answers=Answers(), known=Known(base=usual("sd1")), presets=(), folder=Path("/"))
     assert state.answering(Answers(name="x")).known.base
