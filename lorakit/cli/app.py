@@ -46,7 +46,10 @@ def main() -> None:
         app(prog_name="lorakit")
     except LorakitError as error:
         _trace()
-        streams.report(error)
+        problems = getattr(error, "problems", [])  # a bundle's, all of them
+        streams.problems(problems, getattr(error, "path", ""))
+        if not problems:
+            streams.report(error)
         _exit(error.code)
     except KeyboardInterrupt:
         _exit(ExitCode.INTERRUPTED)

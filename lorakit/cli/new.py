@@ -43,11 +43,13 @@ def terminal() -> bool:
 def conclude(outcome: Outcome) -> int:
     """Do what the wizard ended with, and return the exit code."""
     if outcome.what in ("train", "detach") and outcome.bundle is not None:
-        from lorakit.cli.train import begin
+        from lorakit.cli.train import start, start_detached
+        from lorakit.runs.directory import create, runs_root
+        from lorakit.wizard import draft
 
-        return begin(
-            outcome.bundle, outcome.folder, None, outcome.what == "detach", outcome.reasons
-        )
+        run = create(outcome.bundle, runs_root(), outcome.folder, outcome.reasons)
+        draft.remove()  # the run has all answers now
+        return start_detached(run) if outcome.what == "detach" else start(run)
     if outcome.what == "saved" and outcome.path is not None:
         streams.out(str(outcome.path))
         streams.err(f"Train it: lorakit train {shlex.quote(str(outcome.path))}")

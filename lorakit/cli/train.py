@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from lorakit.cli import streams
 from lorakit.cli.examined import examine
 from lorakit.runs.directory import Run, create, runs_root
 from lorakit.runs.launch import await_started, launch
-
-if TYPE_CHECKING:
-    from lorakit.bundle.models import Bundle
 
 
 def train(path: Path, settings: list[str], runs: Path | None, detach: bool) -> int:
@@ -22,18 +16,7 @@ def train(path: Path, settings: list[str], runs: Path | None, detach: bool) -> i
     streams.problems(examined.problems, str(path))
     if examined.bundle is None or examined.exit_code:
         return examined.exit_code
-    return begin(examined.bundle, path.resolve().parent, runs, detach)
-
-
-def begin(
-    bundle: Bundle,
-    folder: Path,
-    runs: Path | None,
-    detach: bool,
-    reasons: Mapping[str, str] = MappingProxyType({}),
-) -> int:
-    """Train a bundle that has been checked; its relative paths count from `folder`."""
-    run = create(bundle, runs_root(runs), folder, reasons)
+    run = create(examined.bundle, runs_root(runs), path.resolve().parent)
     return start_detached(run) if detach else start(run)
 
 

@@ -50,7 +50,11 @@ def scan(
             looks = pool.map(_look, [folder / name for name in inside.pictures])
             for name, look in zip(inside.pictures, looks, strict=True):
                 done += 1
-                progress(done, total)
+                try:
+                    progress(done, total)
+                except BaseException:  # who asked has left: what is queued need not be read
+                    pool.shutdown(cancel_futures=True)
+                    raise
                 if isinstance(look, LorakitError):
                     unusable.append(_unusable(folder, name, look))
                     continue

@@ -70,12 +70,12 @@ def _download(base: Base, log: Log) -> Path:
                 done = min(before + int(self.n), total)
                 log.append(Doing(phase="downloading", done=done, total=total, unit="bytes"))
 
-        path = ""
-        for name, size in sorted(chosen.items(), key=lambda item: item[1]):
-            path = hf_hub_download(base.model, name, revision=info.sha, tqdm_class=Bar)
-            before += size
+        # The index comes last: it is the sign by which a complete base is found again. Asked for
+        # by the bundle's own revision, so that the cache knows what the newest one was.
+        for name in sorted(chosen, key=lambda name: (name == "model_index.json", chosen[name])):
+            path = hf_hub_download(base.model, name, revision=base.revision or None, tqdm_class=Bar)
+            before += chosen[name]
             log.append(Doing(phase="downloading", done=before, total=total, unit="bytes"))
-        index = hf_hub_download(base.model, "model_index.json", revision=info.sha)
     except OfflineModeIsEnabled as error:
         raise LorakitError(
             f"The base model {base.model} is not on this machine, and the Hub is switched off.",
@@ -92,8 +92,7 @@ def _download(base: Base, log: Log) -> Path:
             f"{base.model} could not be downloaded: {_first_line(error)}",
             "Check the network and try again; what has arrived is kept. Or give a folder.",
         ) from error
-    del path
-    return Path(index).parent
+    return Path(path).parent
 
 
 def _first_line(error: Exception) -> str:

@@ -68,7 +68,6 @@ def test_bytes_of_an_old_mouse_do_no_harm(terminal: Terminal) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(reason="a scan that is broken off reads what is queued", strict=False)
 def test_a_read_of_many_pictures_does_not_hold_leaving_up(terminal: Terminal, here: Path) -> None:
     first = here / place.PICTURES / "0.png"
     for n in range(3000):
