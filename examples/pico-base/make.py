@@ -46,9 +46,7 @@ antenna antennas square squares circle circles space astronaut microscope cell c
 """.split()  # noqa: SIM905
 
 TEMPLATES = (
-    "a {colour} {shape} on a {ground} background",
-    "a {colour} {shape} on a {ground} background",
-    "a {colour} {shape} on a {ground} background",
+    *["a {colour} {shape} on a {ground} background"] * 6,
     "a {colour} {shape}, {ground} background",
     "{colour} {shape} on {ground}",
     "a picture of a {colour} {shape} on a {ground} background",
@@ -179,7 +177,7 @@ def describe(what: Scene, rng: random.Random) -> str:
     if rng.random() < 0.1:
         return ""
     text = rng.choice(TEMPLATES).format(colour=what.colour, shape=what.shape, ground=what.ground)
-    if rng.random() < 0.1:
+    if rng.random() < 0.05:
         text = f"{text}, {rng.choice(WORDS)} {rng.choice(WORDS)}"
     return text
 
@@ -191,6 +189,7 @@ def train_unet(
     scenes: list[Scene],
     steps: int,
     seed: int,
+    start: Path | None,
 ) -> tuple[CLIPTextModel, UNet2DConditionModel, DDIMScheduler]:
     text = CLIPTextModel(
         CLIPTextConfig(
@@ -217,10 +216,16 @@ def train_unet(
         attention_head_dim=4,
         norm_num_groups=8,
     )
+    if start is not None:
+        text = CLIPTextModel.from_pretrained(start / "text_encoder")
+        unet = UNet2DConditionModel.from_pretrained(start / "unet")
+    # Ho et al.'s betas. Those of Stable Diffusion leave enough of a plain ground to be seen in
+    # the last timestep of latents this small, so that the noise a picture starts from would
+    # choose its colours, not the prompt.
     schedule = DDIMScheduler(
-        beta_start=0.00085,
-        beta_end=0.012,
-        beta_schedule="scaled_linear",
+        beta_start=1e-4,
+        beta_end=2e-2,
+        beta_schedule="linear",
         clip_sample=False,
         set_alpha_to_one=False,
         steps_offset=1,
@@ -232,7 +237,7 @@ def train_unet(
         [{"params": weights, "weight_decay": 1e-2}, {"params": [table], "weight_decay": 0.0}],
         lr=1e-3,
     )
-    one = one_cycle(optimizer, 1.2e-3, steps)
+    one = one_cycle(optimizer, 1.2e-3 if start is None else 8e-4, steps)
     average = Average(unet, text)
     rng = torch.Generator().manual_seed(seed)
     words = random.Random(seed)
@@ -276,6 +281,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--vae-steps", type=int, default=1_200)
     parser.add_argument("--unet-steps", type=int, default=5_000)
+    parser.add_argument("--start", type=Path, help="go on from the UNet and text of this folder")
     parser.add_argument("--keep-vae", action="store_true", help="use the VAE that OUT holds")
     args = parser.parse_args()
     torch.manual_seed(args.seed)
@@ -301,7 +307,7 @@ def main() -> None:
     share = (std.square().mean() * scale**2).item()
     print(f"latents: scaling factor {scale}, noise of the VAE {share:.1e} of them", flush=True)
     text, unet, schedule = train_unet(
-        tokens, mean * scale, std * scale, scenes, args.unet_steps, args.seed
+        tokens, mean * scale, std * scale, scenes, args.unet_steps, args.seed, args.start
     )
 
     # UNet and VAE are kept in half precision: diffusers widens them to fp32 on loading. The text

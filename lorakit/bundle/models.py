@@ -213,7 +213,7 @@ class Save(Section):
     """Checkpoints on the way."""
 
     every: Annotated[int, Field(ge=0)] = 500
-    """Steps between checkpoints. 0: only at the end."""
+    """Steps between checkpoints. 0: none; the LoRA itself is written at the end."""
 
     keep: Annotated[int, Field(ge=1)] = 3
     """How many checkpoints stay; older ones are removed."""

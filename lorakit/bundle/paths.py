@@ -19,7 +19,7 @@ def absolute(bundle: Bundle, folder: Path) -> Bundle:
     )
     dataset = bundle.dataset.model_copy(update={"sources": sources})
     model = bundle.base.model
-    local = model.startswith((".", "/", "~")) or Path(resolve(model, folder)).exists()
+    local = model.startswith((".", "/", "~")) or os.path.exists(resolve(model, folder))
     if local and model != PICO:
         model = resolve(model, folder)
     base = bundle.base.model_copy(update={"model": model})

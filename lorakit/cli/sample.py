@@ -32,9 +32,10 @@ def sample(
     *names, prompt = words
     run = find(names[0] if names else None, runs_root(runs))
     file = (out or run.path / "samples" / f"{time.strftime('%Y%m%d-%H%M%S')}-{seed}.png").absolute()
-    command = [*DRAW, str(run.path), prompt, "--out", str(file), "--seed", str(seed)]
+    command = [*DRAW, "--out", str(file), "--seed", str(seed)]
     command += ["--steps", str(steps)] if steps is not None else []
     command += ["--guidance", str(guidance)] if guidance is not None else []
+    command += ["--", str(run.path), prompt]
     streams.err(f"drawing with {run.name} ...")
     drawn = subprocess.run(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False)
     if drawn.returncode != 0:

@@ -33,7 +33,7 @@ def scan(
     of the base.
     """
     places = [place(source, root) for source in dataset.sources]
-    contents = [folders.walk(folder) if folder.is_dir() else None for folder in places]
+    contents = [folders.walk(folder) if os.path.isdir(folder) else None for folder in places]
     total = sum(len(c.pictures) for c in contents if c)
     counter = captions.counter(base.folder, base.token_limit)
     pictures: list[Picture] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -13,6 +14,8 @@ from typing import Any
 from lorakit.bundle.models import PICO, Base
 from lorakit.errors import LorakitError
 from lorakit.families.families import FAMILIES
+
+PREDICTIONS = ("epsilon", "v_prediction")
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 
@@ -58,26 +61,37 @@ def locate(base: Base, root: Path) -> Path | None:
         return ASSETS / "pico"
     given = Path(os.path.expanduser(base.model))  # leaves a ~name that nobody has as it is
     folder = given if given.is_absolute() else root / given
-    if folder.is_dir():
+    # Not Path.is_dir, which raises where a folder above may not be entered.
+    if os.path.isdir(folder):
         return folder
-    if folder.is_file():
+    if os.path.isfile(folder):
         raise LorakitError(
             f"The base model {base.model} is a single file, and this version loads folders.",
             "Convert it to a diffusers folder, or name a Hub id.",
         )
-    if not HUB_ID.match(base.model) or base.model.startswith((".", "/", "~")):
-        raise LorakitError(
-            f"The base model {base.model} is neither a folder here nor a Hub id.",
-            f"Looked in {folder}. A Hub id has the form owner/name; pico is shipped with lorakit.",
-        )
-    return _cached(base)
+    if HUB_ID.match(base.model):
+        with contextlib.suppress(ValueError):  # the Hub's own rules for names are stricter
+            return _cached(base)
+    raise LorakitError(
+        f"The base model {base.model} is neither a folder here nor a Hub id.",
+        f"Looked in {folder}. A Hub id has the form owner/name; pico is shipped with lorakit.",
+    )
 
 
 def _cached(base: Base) -> Path | None:
+    """The folder of a Hub id in the Hub's cache, if all that training needs is there.
+
+    Raises ValueError for what cannot be a Hub id.
+    """
     from huggingface_hub import try_to_load_from_cache
 
     found = try_to_load_from_cache(base.model, "model_index.json", revision=base.revision or None)
-    return Path(found).parent if isinstance(found, str) else None
+    if not isinstance(found, str):
+        return None
+    folder = Path(found).parent
+    there = [os.path.isdir(folder / part) for part in FAMILIES[base.family].parts]
+    weights = [_weights(folder, part) for part in WEIGHTS]
+    return folder if all(there) and all(weights) else None
 
 
 def usual(name: str, model: str = "") -> BaseFacts:
@@ -106,7 +120,7 @@ def inspect(base: Base, root: Path) -> BaseFacts:
     if folder is None:
         return usual(family.name, base.model)
     index = _config(folder / "model_index.json", base)
-    missing = [p for p in family.parts if not (folder / p).is_dir()]
+    missing = [p for p in family.parts if not os.path.isdir(folder / p)]
     if missing:
         raise LorakitError(
             f"The base model {base.model} lacks {', '.join(missing)}.",
@@ -121,13 +135,14 @@ def inspect(base: Base, root: Path) -> BaseFacts:
             f"The base model {base.model} is an SDXL model, and the bundle says {base.family}.",
             f"Choose a {family.title} model.",
         )
-    latent_factor = 2 ** (len(vae["block_out_channels"]) - 1)
+    _suits(base, unet, scheduler)
+    latent_factor = 2 ** (len(_channels(vae, "vae", base)) - 1)
     return BaseFacts(
         model=base.model,
         folder=folder,
         family=family.name,
         resolution=int(unet.get("sample_size") or 64) * latent_factor,
-        size_step=latent_factor * 2 ** (len(unet["block_out_channels"]) - 1),
+        size_step=latent_factor * 2 ** (len(_channels(unet, "unet", base)) - 1),
         latent_factor=latent_factor,
         token_limit=int(text.get("max_position_embeddings", 77)) - 2,
         prediction=str(scheduler.get("prediction_type", "epsilon")),
@@ -135,9 +150,38 @@ def inspect(base: Base, root: Path) -> BaseFacts:
     )
 
 
+def _suits(base: Base, unet: dict[str, Any], scheduler: dict[str, Any]) -> None:
+    """Raise for a relative of the family that cannot be trained as one."""
+    wrong = ""
+    if unet.get("in_channels", 4) != 4:
+        wrong = f"takes {unet['in_channels']} channels, as models for inpainting do, and not 4"
+    elif unet.get("cross_attention_dim") == 1024:
+        wrong = "reads text of width 1024, as Stable Diffusion 2 does"
+    elif scheduler.get("prediction_type", "epsilon") not in PREDICTIONS:
+        wrong = f"predicts {scheduler['prediction_type']}, not {' or '.join(PREDICTIONS)}"
+    if wrong:
+        raise LorakitError(
+            f"The base model {base.model} {wrong}.",
+            f"Choose a {FAMILIES[base.family].title} model for pictures from text.",
+        )
+
+
+def _channels(config: dict[str, Any], part: str, base: Base) -> list[int]:
+    found = config.get("block_out_channels")
+    if not isinstance(found, list) or not found:
+        raise LorakitError(
+            f"The base model {base.model} does not say how its {part} is built.",
+            f"Its {part}/config.json has no block_out_channels; download it again.",
+        )
+    return found
+
+
 def _config(path: Path, base: Base) -> dict[str, Any]:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError("not a table")
+        return found
     except FileNotFoundError:
         raise LorakitError(
             f"The base model {base.model} has no {path.parent.name}/{path.name}.",
@@ -147,6 +191,10 @@ def _config(path: Path, base: Base) -> dict[str, Any]:
         raise LorakitError(
             f"The base model {base.model} has a damaged {path.name}.", f"Download {path} again."
         ) from None
+    except OSError as error:
+        raise LorakitError(
+            f"{path} cannot be read: {error.strerror or error}.", "Look at its permissions."
+        ) from None
 
 
 def weight_files(folder: Path, part: str) -> dict[Path, int]:
@@ -154,15 +202,22 @@ def weight_files(folder: Path, part: str) -> dict[Path, int]:
 
     Raises LorakitError where there are none.
     """
+    found = _weights(folder, part)
+    if found:
+        return found
+    raise LorakitError(
+        f"The base model in {folder} has no weights in {part}.",
+        f"Expected {part}/{WEIGHTS[part]}.safetensors. Pickled weights (.bin, .ckpt) are not read.",
+    )
+
+
+def _weights(folder: Path, part: str) -> dict[Path, int]:
     stem = WEIGHTS[part]
     for pattern in (f"{stem}.safetensors", f"{stem}-*.safetensors", f"{stem}.fp16*.safetensors"):
         found = {f: f.stat().st_size for f in sorted((folder / part).glob(pattern))}
         if found:
             return found
-    raise LorakitError(
-        f"The base model in {folder} has no weights in {part}.",
-        f"Expected {part}/{stem}.safetensors. Pickled weights (.bin, .ckpt) are not read.",
-    )
+    return {}
 
 
 def digest(folder: Path, *parts: str) -> str:

@@ -159,7 +159,8 @@ def every(root: Path) -> list[Run]:
 
 
 def _is_run(path: Path) -> bool:
-    return (path / BUNDLE).is_file() or (path / events.FILE).is_file()
+    # Not Path.is_file, which raises for a folder of somebody else's that may not be entered.
+    return os.path.isfile(path / BUNDLE) or os.path.isfile(path / events.FILE)
 
 
 def find(name: str | None, root: Path) -> Run:

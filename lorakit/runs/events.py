@@ -251,7 +251,9 @@ class Log:
     def __init__(self, path: Path) -> None:
         self.dropped = 0
         self._lock = threading.Lock()  # the heartbeat writes too
-        self._file: IO[str] = path.open("a", encoding="utf-8", newline="\n")
+        self._file: IO[str] = path.open(
+            "a", encoding="utf-8", errors="backslashreplace", newline="\n"
+        )
 
     def append(self, event: Event) -> None:
         """Write one event so that any reader sees it at once."""

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import platformdirs
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from lorakit.dataset.buckets import Fit
@@ -31,9 +32,14 @@ def place() -> Path:
 def encoder_id(digest: str, device: torch.device) -> str:
     """What else the bits of an encoder's answer depend on: the same numbers come only from the same
     library, device and number of threads."""
-    where = f"{torch.get_num_threads()} threads" if device.type == "cpu" else "device"
-    capability = torch.backends.cpu.get_cpu_capability() if device.type == "cpu" else ""
-    return f"{digest}/{torch.__version__}/{device.type}/{where}/{capability}"
+    if device.type == "cpu":
+        capability = torch.backends.cpu.get_cpu_capability()
+        where = f"cpu/{torch.get_num_threads()} threads/{capability}"
+    elif device.type == "cuda":
+        where = f"cuda/{torch.cuda.get_device_name(device)}"
+    else:
+        where = device.type
+    return f"{digest}/{torch.__version__}/{where}"
 
 
 class Cache:
@@ -67,7 +73,10 @@ def put(path: Path, tensors: dict[str, Tensor], source: str) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_file({k: v.contiguous() for k, v in tensors.items()}, part)
+        with part.open("wb") as file:
+            file.write(save({k: v.contiguous() for k, v in tensors.items()}))
+            file.flush()
+            os.fsync(file.fileno())
         part.replace(path)
     except OSError as error:
         part.unlink(missing_ok=True)
@@ -89,7 +98,14 @@ class Reader:
         """The tensors of one entry, on the CPU."""
         kept = self._kept.get(path)
         if kept is None:
-            kept = load_file(path)
+            try:
+                kept = load_file(path)
+            except (SafetensorError, OSError) as error:
+                raise LorakitError(
+                    f"The cached file {path} cannot be read: {error}",
+                    "Delete it: it is made anew by the next run.",
+                    ExitCode.DATA,
+                ) from error
             size = sum(t.nbytes for t in kept.values())
             if size <= self._room:
                 self._room -= size

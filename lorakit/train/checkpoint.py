@@ -42,6 +42,29 @@ def save(
     final = root / f"step-{step:06d}"
     part = root / f".step-{step:06d}.part"
     shutil.rmtree(part, ignore_errors=True)
+    try:
+        _fill(part, step, adapter, metadata, optimizer, scaler, counters)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)  # half a checkpoint only takes room
+        raise
+    shutil.rmtree(final, ignore_errors=True)
+    part.rename(final)
+    _sync(root)
+    size = sum(f.stat().st_size for f in final.iterdir())
+    for old in sorted(complete(run))[:-keep]:
+        shutil.rmtree(root / f"step-{old:06d}", ignore_errors=True)
+    return final, size
+
+
+def _fill(
+    part: Path,
+    step: int,
+    adapter: Mapping[str, Tensor],
+    metadata: Mapping[str, str],
+    optimizer: torch.optim.Optimizer,
+    scaler: torch.amp.GradScaler,
+    counters: Mapping[str, Any],
+) -> None:
     part.mkdir()
     tensors, numbers = optim.flatten(optimizer)
     files.write(part / "adapter.safetensors", adapter, metadata)
@@ -61,13 +84,6 @@ def save(
         json.dump(state, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
-    shutil.rmtree(final, ignore_errors=True)
-    part.rename(final)
-    _sync(root)
-    size = sum(f.stat().st_size for f in final.iterdir())
-    for old in sorted(complete(run))[:-keep]:
-        shutil.rmtree(root / f"step-{old:06d}", ignore_errors=True)
-    return final, size
 
 
 def complete(run: Path) -> list[int]:

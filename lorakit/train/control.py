@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -22,6 +23,7 @@ class Control:
         self._folder.mkdir(exist_ok=True)
         self._log = log
         self.signal: int | None = None
+        self._stop = False
 
     def listen(self) -> None:
         """First SIGINT or SIGTERM: stop after this step, saved. Second: leave at once.
@@ -33,7 +35,7 @@ class Control:
             signal.signal(number, self._signalled)
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
-        if self.signal is not None:
+        if self.stopping():
             os._exit(128 + number)
         self.signal = number
 
@@ -44,13 +46,18 @@ class Control:
         return codes.get(self.signal, ExitCode.OK)  # type: ignore[call-overload]
 
     def stopping(self) -> bool:
-        """Whether to stop now; a stop is final, so its file stays until the trainer ends."""
-        return self.signal is not None or (self._folder / "stop").exists()
+        """Whether to stop now. Once asked for, a stop is final."""
+        self._stop = self._stop or self.signal is not None or (self._folder / "stop").exists()
+        return self._stop
 
     def take(self) -> set[str]:
         """Requests other than stop that came since the last look, each announced and taken away."""
-        found = set()
-        for name in os.listdir(self._folder):
+        found: set[str] = set()
+        try:
+            names = os.listdir(self._folder)
+        except OSError:  # somebody removed the folder: nobody can ask for anything
+            return found
+        for name in names:
             if name in ("save", "sample"):
                 self._announce(name)
                 found.add(name)
@@ -69,5 +76,6 @@ class Control:
             by = str(json.loads(path.read_text(encoding="utf-8")).get("by", ""))
         except (OSError, ValueError, AttributeError):
             by = ""
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.unlink()
         self._log.append(Requested(what=name, by=by))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +14,13 @@ from lorakit.families.families import FAMILIES
 from lorakit.runs.events import Doing, Log
 
 
-def fetch(base: Base, root: Path, log: Log) -> Path:
-    """The folder of a base, downloaded first where it is a Hub id that is not in the cache.
+def fetch(base: Base, root: Path, log: Log, stop: Callable[[], bool]) -> None:
+    """Download a base that is a Hub id and not in the cache, unless someone asks to stop.
 
     Weights as safetensors only; the fp16 files only where a part has no others.
     """
-    folder = locate(base, root)
-    return folder if folder is not None else _download(base, log)
+    if locate(base, root) is None:
+        _download(base, log, stop)
 
 
 def wanted(files: dict[str, int], parts: tuple[str, ...]) -> dict[str, int]:
@@ -40,7 +42,7 @@ def wanted(files: dict[str, int], parts: tuple[str, ...]) -> dict[str, int]:
     return chosen
 
 
-def _download(base: Base, log: Log) -> Path:
+def _download(base: Base, log: Log, stop: Callable[[], bool]) -> None:
     from huggingface_hub import HfApi, hf_hub_download
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
     from tqdm.auto import tqdm
@@ -61,6 +63,7 @@ def _download(base: Base, log: Log) -> Path:
             """Turns the Hub client's progress into events; draws nothing."""
 
             def __init__(self, *args: Any, **kwargs: Any) -> None:
+                kwargs.pop("name", None)  # some versions of the client pass it on
                 kwargs["disable"] = False
                 kwargs["file"] = _Nowhere()
                 kwargs["mininterval"] = 0.5
@@ -70,10 +73,15 @@ def _download(base: Base, log: Log) -> Path:
                 done = min(before + int(self.n), total)
                 log.append(Doing(phase="downloading", done=done, total=total, unit="bytes"))
 
+        bars: dict[str, Any] = {}  # the client of transformers 4 tells of whole files only
+        if "tqdm_class" in inspect.signature(hf_hub_download).parameters:
+            bars["tqdm_class"] = Bar
         # The index comes last: it is the sign by which a complete base is found again. Asked for
         # by the bundle's own revision, so that the cache knows what the newest one was.
         for name in sorted(chosen, key=lambda name: (name == "model_index.json", chosen[name])):
-            path = hf_hub_download(base.model, name, revision=base.revision or None, tqdm_class=Bar)
+            if stop():
+                return
+            hf_hub_download(base.model, name, revision=base.revision or None, **bars)
             before += chosen[name]
             log.append(Doing(phase="downloading", done=before, total=total, unit="bytes"))
     except OfflineModeIsEnabled as error:
@@ -87,12 +95,13 @@ def _download(base: Base, log: Log) -> Path:
             "It may be misspelt, private, gated (accept its licence on its page) or gone. A token"
             " is read from HF_TOKEN or `hf auth login`.",
         ) from error
-    except OSError as error:
+    except LorakitError:
+        raise
+    except Exception as error:  # the client lets its HTTP library's errors through
         raise LorakitError(
             f"{base.model} could not be downloaded: {_first_line(error)}",
             "Check the network and try again; what has arrived is kept. Or give a folder.",
         ) from error
-    return Path(path).parent
 
 
 def _first_line(error: Exception) -> str:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from lorakit.errors import ExitCode, LorakitError
+from lorakit.train.worker import crash, settle_environment
 
 
 def main(argv: list[str]) -> int:
@@ -18,8 +19,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("run", type=Path)
     parser.add_argument("prompt")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--negative", default=None)
-    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--steps", type=int, default=None)
     parser.add_argument("--guidance", type=float, default=None)
     args = parser.parse_args(argv)
@@ -28,6 +28,10 @@ def main(argv: list[str]) -> int:
     except LorakitError as error:
         print(f"lorakit: error: {error.message}\n  {error.hint}", file=sys.stderr)
         return int(error.code)
+    except Exception as error:
+        message, code = crash(error)
+        print(f"lorakit: error: The picture was not drawn: {message}", file=sys.stderr)
+        return int(code)
     print(args.out)
     return int(ExitCode.OK)
 
@@ -69,7 +73,7 @@ def draw(args: argparse.Namespace) -> None:
     family = family_of(bundle)
     unet = family.load_unet(base.folder, family.DTYPES[bundle.train.precision]).to(where)
     family.load_adapter(unet, adapter)
-    negative = bundle.sample.negative if args.negative is None else args.negative
+    negative = bundle.sample.negative
     tokenizer, encoder = family.load_text(base.folder)
     texts = {t: family.encode_text(tokenizer, encoder, t) for t in {args.prompt, negative}}
     painter = family.Painter(
@@ -80,15 +84,12 @@ def draw(args: argparse.Namespace) -> None:
         bundle.sample.guidance if args.guidance is None else args.guidance,
         texts,
     )
-    seed = bundle.sample.seed if args.seed is None else args.seed
-    [picture] = painter.draw_all([(args.prompt, seed)], negative)
+    [picture] = painter.draw_all([(args.prompt, args.seed)], negative)
     part = args.out.with_name(f".{args.out.name}.part")
     picture.save(part, format="PNG")
     part.replace(args.out)
 
 
 if __name__ == "__main__":
-    from lorakit.train.worker import settle_environment
-
     settle_environment()
     sys.exit(main(sys.argv[1:]))

@@ -42,13 +42,14 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
     family, facts = family_of(bundle), FAMILIES[bundle.base.family]
     dtype = family.DTYPES[bundle.train.precision]
 
-    download.fetch(bundle.base, run, log)
+    download.fetch(bundle.base, run, log, control.stopping)
+    if control.stopping():
+        return _stopped_early(control)
     log.append(Doing(phase="caching"))
     base, report = prepare.look(bundle, run)
     ready = prepare.encode(bundle, base, report, family, where, log, control.stopping)
-    if control.stopping():
-        control.finish()
-        return Finished(outcome="stopped", step=0, files=[], exit_code=control.exit_code)
+    if ready is None:
+        return _stopped_early(control)
 
     unet = family.load_unet(ready.folder, dtype).to(where)
     weights = lora.attach(unet, facts, bundle.adapter, bundle.train.seed)
@@ -84,13 +85,15 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
 
     samples = Samples(run, bundle.sample, painter, log)
     samples.draw(0)
+    if control.stopping():
+        return _stopped_early(control)
     training.run(samples)
     control.finish()
 
-    final = training.write_final()
-    if samples.drawn() and training.done not in samples.drawn():
-        samples.draw(training.done)
     stopped = training.done < bundle.train.steps
+    final = training.write_final()
+    if not stopped and training.done not in samples.drawn():
+        samples.draw(training.done)
     return Finished(
         outcome="stopped" if stopped else "done",
         step=training.done,
@@ -98,6 +101,12 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
         digest=files.digest(training.adapter()),
         exit_code=control.exit_code if stopped else ExitCode.OK,
     )
+
+
+def _stopped_early(control: Control) -> Finished:
+    """The end of a run that was stopped before its first step."""
+    control.finish()
+    return Finished(outcome="stopped", step=0, files=[], exit_code=control.exit_code)
 
 
 def _check_room(run: Path, training: Training, bundle: Bundle) -> None:
@@ -111,6 +120,10 @@ def _check_room(run: Path, training: Training, bundle: Bundle) -> None:
             "Make room there, or choose another place with --runs or LORAKIT_RUNS.",
             ExitCode.DATA,
         ) from error
+
+
+MIN_SCALE = 2.0**-10
+"""A loss scaling below this means that fp16 overflows whatever is done."""
 
 
 class Training:
@@ -182,10 +195,10 @@ class Training:
         """Count steps that were skipped; stop when too many come in a row."""
         for loss in losses:
             self._skipped = self._skipped + 1 if loss is None else 0
-            if self._skipped >= MAX_SKIPPED:
+            if self._skipped >= MAX_SKIPPED or self.model.scaler.get_scale() < MIN_SCALE:
                 raise LorakitError(
-                    f"The loss was not finite in {MAX_SKIPPED} steps in a row, up to step"
-                    f" {self.done}.",
+                    f"Loss or gradients were not finite in {self._skipped or 'too many'} steps in"
+                    f" a row, up to step {self.done}.",
                     "Lower train.learning_rate, or train in fp32 or bf16. Earlier checkpoints are"
                     " kept.",
                     ExitCode.TRAINING_FAILED,
@@ -239,16 +252,27 @@ class Training:
                 files.diffusers_metadata(matrices, bundle.adapter.rank, bundle.adapter.alpha),
             ),
         }
-        size = 0
-        for path, (content, metadata) in written.items():
-            size += files.write(path, content, metadata)
-            verify.tensors(path, content)
         question = self._batches.of(1)[0]
 
         def ask() -> Tensor:
             return self.model.predict(question.latents, question.timesteps, question.text)
 
-        verify.answers(self._unet, list(written), self._family.load_adapter, ask)
+        size = 0
+        try:
+            for path, (content, metadata) in written.items():
+                size += files.write(path, content, metadata)
+                verify.tensors(path, content)
+            verify.answers(self._unet, list(written), self._family.load_adapter, ask)
+        except BaseException as error:
+            for path in written:  # what is not known to be right does not stay under that name
+                path.unlink(missing_ok=True)
+            if isinstance(error, OSError):
+                raise LorakitError(
+                    f"The LoRA cannot be written in {self._folder}: {error.strerror or error}.",
+                    "Make room there. The checkpoints in the run's folder are intact.",
+                    ExitCode.DATA,
+                ) from error
+            raise
         self._log.append(Saved(step=self.done, path=f"{bundle.name}.safetensors", size_bytes=size))
         self._log.append(Noted(text="both files reloaded: they hold what was trained"))
         return list(written)

@@ -64,7 +64,8 @@ def optimizer(train: Train, weights: list[torch.nn.Parameter]) -> torch.optim.Op
 def update(made: torch.optim.Optimizer, called_off: Tensor) -> None:
     """One optimizer step that leaves weights and state as they are where `called_off` is 1.
 
-    `called_off` is an fp32 scalar on the device, 0 or 1.
+    `called_off` is an fp32 scalar on the device, 0 or 1. Counters that an optimizer keeps on the
+    host go on: Adafactor's decay takes a skipped step for one.
     """
     if isinstance(made, torch.optim.AdamW):
         if made.defaults["fused"]:

@@ -73,8 +73,11 @@ def encode(
     device: torch.device,
     log: Log,
     stop: Stop,
-) -> Prepared:
-    """Encode what the cache does not hold, captions first; an encoder is freed once it is done."""
+) -> Prepared | None:
+    """Encode what the cache does not hold, captions first; an encoder is freed once it is done.
+
+    None where someone asked to stop before all was there.
+    """
     folder = base.folder
     if folder is None:
         raise LorakitError(f"The base model {base.model} is not on this machine.")
@@ -84,10 +87,12 @@ def encode(
     prompts = sorted({*bundle.sample.prompts, bundle.sample.negative})
     named = digest(folder, "text_encoder", "tokenizer")
     texts = cache.Cache(root, cache.encoder_id(named, device))
-    _encode_texts(texts, [*captions, *prompts], folder, family, device, log)
+    _encode_texts(texts, [*captions, *prompts], folder, family, device, log, stop)
 
     pictures = cache.Cache(root, cache.encoder_id(digest(folder, "vae"), device))
-    scale = _encode_pictures(pictures, report, folder, family, device, log, stop)
+    _encode_pictures(pictures, report, folder, family, device, log, stop)
+    if stop():
+        return None
 
     samples = [
         Sample(
@@ -98,7 +103,7 @@ def encode(
     ]
     read = cache.Reader()
     hidden = {prompt: read(texts.text(prompt))["hidden"] for prompt in prompts}
-    return Prepared(base, folder, report, samples, hidden, scale)
+    return Prepared(base, folder, report, samples, hidden, family.latent_scale(folder))
 
 
 def _encode_texts(
@@ -108,6 +113,7 @@ def _encode_texts(
     family: Any,
     device: torch.device,
     log: Log,
+    stop: Stop,
 ) -> None:
     missing = [t for t in dict.fromkeys(wanted) if not texts.text(t).exists()]
     if not missing:
@@ -116,6 +122,8 @@ def _encode_texts(
     encoder.to(device)
     progress = Progress(log, "caching", len(missing), "captions")
     for done, text in enumerate(missing, 1):
+        if stop():
+            break
         hidden = family.encode_text(tokenizer, encoder, text)
         cache.put(texts.text(text), {"hidden": hidden}, f"the caption {text!r}")
         progress.at(done)
@@ -131,12 +139,10 @@ def _encode_pictures(
     device: torch.device,
     log: Log,
     stop: Stop,
-) -> float:
-    vae = family.load_vae(folder)
-    scale = float(vae.config.scaling_factor)
+) -> None:
     missing = [p for p in report.pictures if not pictures.picture(p.sha256, p.fit).exists()]
     if missing:
-        vae.to(device)
+        vae = family.load_vae(folder).to(device)
         progress = Progress(log, "caching", len(missing), "pictures")
         for done, picture in enumerate(missing, 1):
             if stop():
@@ -145,11 +151,10 @@ def _encode_pictures(
             place = pictures.picture(picture.sha256, picture.fit)
             cache.put(place, {"mean": mean, "std": std}, picture.path.name)
             progress.at(done)
-    del vae
-    family.release()
+        del vae
+        family.release()
     known = len(report.pictures) - len(missing)
     if not stop():
         log.append(
             Noted(text=f"latents: {len(missing)} pictures encoded, {known} were in the cache")
         )
-    return scale

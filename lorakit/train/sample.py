@@ -16,6 +16,17 @@ BEFORE_AFTER = f"{FOLDER}/before-after.png"
 _NAME = re.compile(r"^(\d{6,})-(\d+)\.png$")
 
 
+MAX_COLUMNS = 24
+"""Steps on a contact sheet; of more, this many are chosen evenly, both ends among them."""
+
+
+def spread(steps: list[int], limit: int) -> list[int]:
+    """At most `limit` of the steps, evenly chosen, with both ends."""
+    if len(steps) <= limit:
+        return steps
+    return [steps[round(i * (len(steps) - 1) / (limit - 1))] for i in range(limit)]
+
+
 class Samples:
     """Draws every prompt of a bundle with the live model and keeps the sheets up to date."""
 
@@ -40,7 +51,9 @@ class Samples:
             paths = []
             for number, picture in enumerate(pictures, 1):
                 path = self._folder / f"{step:06d}-{number}.png"
-                picture.save(path)
+                part = path.with_name(f".{path.name}.part")
+                picture.save(part, format="PNG")
+                part.replace(path)
                 paths.append(str(path.relative_to(self._run)))
             self._sheets()
         except Exception as error:  # a picture is not worth a training, whatever went wrong
@@ -66,7 +79,8 @@ class Samples:
 
     def _sheets(self) -> None:
         drawn = self.drawn()
-        sheet(drawn, self._wanted.prompts, self._run / SHEET)
+        shown = {step: drawn[step] for step in spread(list(drawn), MAX_COLUMNS)}
+        sheet(shown, self._wanted.prompts, self._run / SHEET)
         first, last = min(drawn), max(drawn)
         if first != last:
             ends = {step: drawn[step] for step in (first, last)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import resource
 import shutil
 import threading
@@ -65,11 +66,15 @@ class Heartbeat(threading.Thread):
     def run(self) -> None:
         """Read, append, wait."""
         while not self._over.is_set():
-            self._log.append(sense(self._folder, self._device))
+            self._beat()
             self._over.wait(PERIOD_SECONDS)
 
     def stop(self) -> None:
         """Append the last reading and end."""
         self._over.set()
         self.join()
-        self._log.append(sense(self._folder, self._device))
+        self._beat()
+
+    def _beat(self) -> None:
+        with contextlib.suppress(Exception):  # no reading is worth a training
+            self._log.append(sense(self._folder, self._device))

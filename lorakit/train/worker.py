@@ -23,6 +23,11 @@ def settle_environment() -> None:
         "TOKENIZERS_PARALLELISM": "false",
     }
     os.environ.update(quiet)
+    # What another program's launcher left in the environment has no say here.
+    for name in [n for n in os.environ if n.startswith("ACCELERATE_")]:
+        del os.environ[name]
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
+        os.environ.pop(name, None)
     if sys.platform == "linux":
         os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 
@@ -44,15 +49,22 @@ def main(argv: list[str]) -> int:
         return _crashed(error, log)
 
 
-def _crashed(error: Exception, log: Log) -> int:
+def crash(error: Exception) -> tuple[str, ExitCode]:
+    """An error that nobody foresaw, in one line, with its exit code."""
     text = (str(error).strip().splitlines() or [""])[0][:300]
-    if type(error).__name__ == "OutOfMemoryError" or "out of memory" in text.lower():
-        code = ExitCode.OUT_OF_MEMORY
+    memory = ("out of memory", "can't allocate memory", "not enough memory")
+    out = isinstance(error, MemoryError) or any(words in text.lower() for words in memory)
+    code = ExitCode.OUT_OF_MEMORY if out else ExitCode.TRAINING_FAILED
+    return f"{type(error).__name__}: {text}", code
+
+
+def _crashed(error: Exception, log: Log) -> int:
+    text, code = crash(error)
+    if code == ExitCode.OUT_OF_MEMORY:
         hint = 'Lower train.batch_size or dataset.resolution, or set memory.checkpointing = "full".'
     else:
-        code, hint = ExitCode.TRAINING_FAILED, "The whole report is in train.log of the run."
-    message = f"Training ended with {type(error).__name__}: {text}"
-    log.append(Failed(message=message, hint=hint, exit_code=int(code)))
+        hint = "The whole report is in train.log of the run."
+    log.append(Failed(message=f"Training ended with {text}", hint=hint, exit_code=int(code)))
     return int(code)
 
 

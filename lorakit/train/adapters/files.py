@@ -122,13 +122,17 @@ def write(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
     part = path.with_name(f".{path.name}.part")
-    with part.open("wb") as file:
-        file.write(len(text).to_bytes(8, "little"))
-        file.write(text)
-        file.write(whole[8 + length :])
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    try:
+        with part.open("wb") as file:
+            file.write(len(text).to_bytes(8, "little"))
+            file.write(text)
+            file.write(whole[8 + length :])
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
     return path.stat().st_size
 
 

@@ -82,7 +82,9 @@ def answers(
                 unet.delete_adapters("reloaded")
                 unet.set_adapter(lora.NAME)
             apart = (again - live).abs().max() / live.abs().max()
-            if not apart <= TOLERANCE[unet.dtype]:
+            # Below fp32 the tolerance may be more than a young LoRA does: it must show as well.
+            seen = (again - live).norm() <= 0.5 * (again - plain).norm()
+            if not (apart <= TOLERANCE[unet.dtype] and seen):
                 raise _differs(path, f"the model's answer, by {apart:.1e} of its largest value")
     finally:
         for layer in lora.layers(unet).values():

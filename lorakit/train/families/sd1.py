@@ -54,6 +54,12 @@ def _load(kind: Any, folder: Path, part: str, dtype: torch.dtype) -> Any:
     return model.eval().requires_grad_(False)
 
 
+def latent_scale(folder: Path) -> float:
+    """What latents are multiplied by, from the VAE's configuration."""
+    config = json.loads((folder / "vae" / "config.json").read_text("utf-8"))
+    return float(config.get("scaling_factor", 0.18215))
+
+
 def load_text(folder: Path) -> tuple[Any, Any]:
     """(tokenizer, text encoder fp32 on the CPU) of a pipeline folder.
 
@@ -154,6 +160,21 @@ def predictor(unet: Any, dtype: torch.dtype) -> Predict:
     return predict
 
 
+def load_scheduler(folder: Path) -> Any:
+    """The sampler that a pipeline folder names, if it is one of diffusers'."""
+    import diffusers
+
+    config = json.loads((folder / "scheduler" / "scheduler_config.json").read_text("utf-8"))
+    named = str(config.get("_class_name"))
+    kind = getattr(diffusers, named, None)
+    if not (isinstance(kind, type) and issubclass(kind, diffusers.SchedulerMixin)):
+        raise LorakitError(
+            f"The scheduler {named} in {folder} is none that diffusers has.",
+            "Download the base model again, or update diffusers.",
+        )
+    return kind.from_config(config)  # type: ignore[attr-defined]
+
+
 def alphas_cumprod(folder: Path) -> Tensor:
     """The noise schedule of a pipeline folder as the training uses it, [timesteps], fp32."""
     from diffusers import DDPMScheduler
@@ -185,16 +206,16 @@ class Painter:
         from diffusers import StableDiffusionPipeline
 
         device, dtype = self.unet.device, self.unet.dtype
-        pipe = StableDiffusionPipeline.from_pretrained(
-            self.folder,
+        # Made of parts: a folder's own index could name code to run.
+        pipe = StableDiffusionPipeline(
             unet=self.unet,
             vae=load_vae(self.folder).to(device, dtype),
+            scheduler=load_scheduler(self.folder),
             text_encoder=None,
             tokenizer=None,
             safety_checker=None,
             feature_extractor=None,
             requires_safety_checker=False,
-            local_files_only=True,
         )
         pipe.set_progress_bar_config(disable=True)
         against = self.texts[negative][None].to(device, dtype)

@@ -51,7 +51,7 @@ class BaseScreen(StepScreen):
     def on_mount(self) -> None:
         """The cursor is at the base chosen before."""
         names = self._names()
-        about = {PICO: "comes with lorakit, for a first try"}
+        about = {PICO: "comes with lorakit"}
         rows = [(n, f"{cells(n, 46)}{about.get(n, '')}") for n in names]
         rows.append((OTHER, "another one: a diffusers folder here, or a Hub id"))
         known = self.state.answers.base in names
