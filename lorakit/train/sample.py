@@ -68,7 +68,7 @@ class Samples:
         found: dict[int, dict[int, Path]] = {}
         for file in self._folder.iterdir():
             named = _NAME.match(file.name)
-            if named:
+            if named and file.is_file():
                 found.setdefault(int(named[1]), {})[int(named[2])] = file
         count = len(self._wanted.prompts)
         return {
