@@ -40,28 +40,28 @@ def robot(colour: str, ground: str, seed: int) -> Image.Image:
     eye = COLOURS["black"] if bright else COLOURS["white"]
     pupil = COLOURS["white"] if bright else COLOURS["black"]
 
-    half_width = rng.uniform(0.24, 0.30) * large
-    half_height = half_width * rng.uniform(0.85, 1.0)
-    x = large / 2 + rng.uniform(-0.06, 0.06) * large
-    y = large * 0.57 + rng.uniform(-0.04, 0.04) * large
+    half_width = rng.uniform(0.31, 0.33) * large
+    half_height = half_width * rng.uniform(0.86, 0.92)
+    x = large / 2 + rng.uniform(-0.015, 0.015) * large
+    y = large * 0.6 + rng.uniform(-0.015, 0.015) * large
 
-    rod = 0.025 * large
-    top = y - half_height - rng.uniform(0.12, 0.16) * large
-    ball = rng.uniform(0.045, 0.06) * large
+    rod = 0.03 * large
+    top = y - half_height - 0.15 * large
+    ball = 0.07 * large
     pen.rectangle((x - rod, top, x + rod, y - half_height), fill=ink)
     pen.ellipse((x - ball, top - ball, x + ball, top + ball), fill=ink)
-    ear = 0.06 * large
+    ear = 0.08 * large
     pen.rectangle((x - half_width - ear, y - ear, x + half_width + ear, y + ear), fill=ink)
     pen.rectangle((x - half_width, y - half_height, x + half_width, y + half_height), fill=ink)
 
     apart = half_width * 0.48
-    radius = half_width * rng.uniform(0.26, 0.32)
+    radius = half_width * rng.uniform(0.32, 0.36)
     for side in (-1, 1):
         cx, cy = x + side * apart, y - half_height * 0.25
         pen.ellipse((cx - radius, cy - radius, cx + radius, cy + radius), fill=eye)
         dot = radius * 0.4
         pen.ellipse((cx - dot, cy - dot, cx + dot, cy + dot), fill=pupil)
-    width, height = half_width * rng.uniform(0.5, 0.65), half_height * 0.12
+    width, height = half_width * rng.uniform(0.55, 0.65), half_height * 0.15
     cy = y + half_height * 0.5
     pen.rectangle((x - width, cy - height, x + width, cy + height), fill=eye)
     return picture.resize((SIDE, SIDE), Image.Resampling.BOX)
