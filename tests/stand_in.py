@@ -2,7 +2,7 @@
 
 The variable STAND_IN says what it does: `train N` does N steps, `wait` trains until it is asked to
 stop, `noisy` does so with numbers that change, `stubborn` ends by a signal only, `fail` says why
-it fails, `die` says nothing. `stand_in.py --draw RUN PROMPT ...` stands in for drawing.
+it fails, `die` says nothing. `stand_in.py --draw ... -- RUN PROMPT` stands in for drawing.
 """
 
 from __future__ import annotations
@@ -102,12 +102,12 @@ def _end(run: Path, log: Log, step: int, outcome: str) -> int:
     return 0
 
 
-def draw(run: str, prompt: str, *options: str) -> int:
-    if prompt == "fail":
+def draw(*options: str) -> int:
+    if options[-1] == "fail":
         print("lorakit: error: no adapter", file=sys.stderr)
         return 4
     file = Path(options[options.index("--out") + 1])
-    file.write_text(" ".join([run, prompt, *options]))
+    file.write_text(" ".join(options))
     print(file)
     return 0
 

@@ -31,7 +31,8 @@ def changed(command: list[str]) -> list[str]:
     if command[:1] != ["train"]:
         return command
     steps = 1_000_000 if "--detach" in command else 4
-    return [*command, "--set", f"train.steps={steps}", "--set", "sample.steps=2"]
+    values = [f"train.steps={steps}", "train.warmup_steps=0", "sample.steps=2"]
+    return [*command, *(word for value in values for word in ("--set", value))]
 
 
 def test_the_two_commands_for_a_fresh_machine_are_the_first() -> None:
@@ -46,12 +47,19 @@ def test_every_command_runs(tmp_path: Path) -> None:
     (tmp_path / "my-dog.toml").write_text(text.replace('"robots"', '"my-dog"', 1))
     demo = tmp_path / "lorakit-demo"  # files that are there stay as they are
     demo.mkdir()
-    (demo / "robots.toml").write_text(text.replace("steps = 600", "steps = 4"))
+    short = text.replace("steps = 600", "steps = 4").replace(
+        "warmup_steps = 20", "warmup_steps = 0"
+    )
+    (demo / "robots.toml").write_text(short)
 
     commands = [c[1:] for c in COMMANDS if c[0] == "lorakit"]
     # Without a terminal `watch` follows to the end, so here the run is stopped first.
     watch, stop = commands.index(["watch", "my-dog"]), commands.index(["stop", "my-dog"])
     commands[watch], commands[stop] = commands[stop], commands[watch]
+    # And it may be stopped before it has a LoRA, so the one before it is drawn with.
+    [drawing] = [c for c in commands if c[:1] == ["sample"]]
+    commands.remove(drawing)
+    commands.insert(commands.index(["train", "my-dog.toml", "--detach"]), drawing)
     for command in [["demo"], *commands]:
         ran = subprocess.run(
             [sys.executable, "-m", "lorakit", *changed(command)],

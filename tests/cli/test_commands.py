@@ -191,8 +191,8 @@ def test_a_picture_is_drawn_by_a_process_of_its_own(
     file = Path(drawn.stdout.removesuffix("\n"))
     assert file.parent == run.path / "samples"
     asked = file.read_text()
-    assert asked.startswith(f"{run.path} a [dog] --out ")
-    assert asked.endswith("--seed 7 --steps 3 --guidance 2.0")
+    assert asked.startswith(f"--out {file} --seed 7 --steps 3 --guidance 2.0")
+    assert asked.endswith(f"-- {run.path} a [dog]")
     newest = lorakit("sample", "a cat", "--out", "cat.png", cwd=tmp_path)
     assert newest.stdout == f"{tmp_path / 'cat.png'}\n"
     assert lorakit("sample", "good", "fail").returncode == 4

@@ -27,14 +27,14 @@ def asked(
 def test_answers_become_a_bundle(tmp_path: Path) -> None:
     ran = asked(
         tmp_path,
-        "nowhere/here", "pico",  # a base that is none is asked for again
+        "./nowhere", "pico",  # a base that is none is asked for again
         "no-folder", str(ROBOTS / "train"), "",
         "train.steps = many", "train.steps = 77", "",
         "fly", "save", "robots.toml",
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.strip() == str(tmp_path / "robots.toml")
-    assert "nowhere/here" in ran.stderr
+    assert "./nowhere" in ran.stderr
     bundle = read(tmp_path / "robots.toml")
     assert (bundle.train.steps, bundle.base.model, bundle.dataset.resolution) == (77, "pico", 64)
     check = [sys.executable, "-m", "lorakit", "check", "robots.toml"]
