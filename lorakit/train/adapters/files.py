@@ -46,7 +46,13 @@ def diffusers(matrices: Matrices) -> dict[str, Tensor]:
 
 def diffusers_metadata(matrices: Matrices, rank: int, alpha: float) -> dict[str, str]:
     """The adapter's configuration as diffusers looks for it in the header."""
-    config = {"r": rank, "lora_alpha": alpha, "target_modules": sorted(matrices)}
+    config = {
+        "r": rank,
+        "lora_alpha": alpha,
+        "target_modules": sorted(matrices),
+        "rank_pattern": {},  # older versions look these two up unasked
+        "alpha_pattern": {},
+    }
     packed = {f"unet.{key}": value for key, value in config.items()}
     return {"format": "pt", "lora_adapter_metadata": json.dumps(packed, sort_keys=True)}
 
