@@ -189,7 +189,6 @@ def train_unet(
     scenes: list[Scene],
     steps: int,
     seed: int,
-    start: Path | None,
 ) -> tuple[CLIPTextModel, UNet2DConditionModel, DDIMScheduler]:
     text = CLIPTextModel(
         CLIPTextConfig(
@@ -216,9 +215,6 @@ def train_unet(
         attention_head_dim=4,
         norm_num_groups=8,
     )
-    if start is not None:
-        text = CLIPTextModel.from_pretrained(start / "text_encoder")
-        unet = UNet2DConditionModel.from_pretrained(start / "unet")
     # Ho et al.'s betas. Those of Stable Diffusion leave enough of a plain ground to be seen in
     # the last timestep of latents this small, so that the noise a picture starts from would
     # choose its colours, not the prompt.
@@ -237,7 +233,7 @@ def train_unet(
         [{"params": weights, "weight_decay": 1e-2}, {"params": [table], "weight_decay": 0.0}],
         lr=1e-3,
     )
-    one = one_cycle(optimizer, 1.2e-3 if start is None else 8e-4, steps)
+    one = one_cycle(optimizer, 1.2e-3, steps)
     average = Average(unet, text)
     rng = torch.Generator().manual_seed(seed)
     words = random.Random(seed)
@@ -280,9 +276,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--vae-steps", type=int, default=1_200)
-    parser.add_argument("--unet-steps", type=int, default=5_000)
-    parser.add_argument("--start", type=Path, help="go on from the UNet and text of this folder")
-    parser.add_argument("--keep-vae", action="store_true", help="use the VAE that OUT holds")
+    parser.add_argument("--unet-steps", type=int, default=8_000)
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     started = time.monotonic()
@@ -294,11 +288,7 @@ def main() -> None:
     print(f"drawn: {len(pictures)} captioned, {len(extra)} others", flush=True)
 
     tokens = tokenizer(args.out / "tokenizer")
-    if args.keep_vae:
-        vae = AutoencoderKL.from_pretrained(args.out / "vae")
-    else:
-        vae = train_vae(pictures, extra, args.vae_steps, args.seed)
-        vae.save_pretrained(args.out / "vae")
+    vae = train_vae(pictures, extra, args.vae_steps, args.seed)
     torch.manual_seed(args.seed)
     mean, std = encode_all(vae, pictures)
     scale = 1 / (mean.var() + std.square().mean()).sqrt().item()
@@ -307,7 +297,7 @@ def main() -> None:
     share = (std.square().mean() * scale**2).item()
     print(f"latents: scaling factor {scale}, noise of the VAE {share:.1e} of them", flush=True)
     text, unet, schedule = train_unet(
-        tokens, mean * scale, std * scale, scenes, args.unet_steps, args.seed, args.start
+        tokens, mean * scale, std * scale, scenes, args.unet_steps, args.seed
     )
 
     # UNet and VAE are kept in half precision: diffusers widens them to fp32 on loading. The text
