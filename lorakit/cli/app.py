@@ -147,6 +147,9 @@ def new(
 @app.command()
 def train(
     bundle: BundleFile,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with this run, or with this bundle's newest.")
+    ] = False,
     detach: Annotated[
         bool, typer.Option("--detach", help="Start it and return; see it with watch.")
     ] = False,
@@ -154,9 +157,10 @@ def train(
     runs: RunsFolder = None,
 ) -> None:
     """Train a bundle. Ctrl-C stops after the step and saves; again, it aborts."""
-    from lorakit.cli.train import train as command
+    from lorakit.cli import train as command
 
-    raise typer.Exit(command(bundle, settings, runs, detach))
+    begin = command.resume if resume else command.train
+    raise typer.Exit(begin(bundle, settings, runs, detach))
 
 
 @app.command()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lorakit.cli import streams
 from lorakit.cli.examined import examine
-from lorakit.runs.directory import Run, create, runs_root
+from lorakit.runs.directory import BUNDLE, Run, create, every, find, runs_root
 from lorakit.runs.launch import await_started, launch
 
 
@@ -18,6 +18,54 @@ def train(path: Path, settings: list[str], runs: Path | None, detach: bool) -> i
         return examined.exit_code
     run = create(examined.bundle, runs_root(runs), path.resolve().parent)
     return start_detached(run) if detach else start(run)
+
+
+def resume(what: Path, settings: list[str], runs: Path | None, detach: bool) -> int:
+    """Go on with a run, or with the newest run of a bundle, from its newest complete checkpoint."""
+    from lorakit.bundle.paths import absolute
+    from lorakit.live.ending import ending
+    from lorakit.runs.resume import adopt
+    from lorakit.runs.resume import start as found_in
+
+    run, path = _meant(what, runs)
+    examined = examine(path, settings, runs)
+    streams.problems(examined.problems, str(path))
+    if examined.bundle is None or examined.exit_code:
+        return examined.exit_code
+    bundle, state = absolute(examined.bundle, path.resolve().parent), run.state()
+    if run.status(state) == "done" and bundle.train.steps <= state.step:
+        streams.err(
+            f"{run.name} is already complete: step {state.step} of {bundle.train.steps}."
+            " Ask for more with --set train.steps=N."
+        )
+        streams.out(*ending(run, state))
+        return 0
+    found = found_in(run)
+    for line in found.skipped:
+        streams.err(f"skipped {line}")
+    for line in adopt(run, bundle):
+        streams.err(line)
+    if found.newest:
+        streams.err(f"{run.name} goes on after step {found.newest.step}")
+    else:
+        streams.err(f"{run.name} has no checkpoint yet: it begins at its first step again")
+    return start_detached(run) if detach else start(run)
+
+
+def _meant(what: Path, runs: Path | None) -> tuple[Run, Path]:
+    """(the run, the bundle that says how it goes on)."""
+    root = runs_root(runs)
+    if not what.is_file():
+        run = find(str(what), root)
+        return run, run.bundle
+    own = Run(what.resolve().parent)
+    if what.name == BUNDLE and own.events.exists():
+        return own, own.bundle
+    from lorakit.bundle.read import read
+
+    name = read(what).name
+    same = [run for run in every(root) if run.title == name]
+    return (same[0] if same else find(name, root)), what
 
 
 def start_detached(run: Run) -> int:

@@ -57,6 +57,9 @@ def ending(run: Run, state: RunState) -> Iterator[str]:
     for number, file in enumerate(files):
         yield f"  {'files' if number == 0 else '':<8}{words.clean(str(file))}{_size(file)}"
     yield f"  {'loss':<8}{_loss(state)}"
+    unsaved = state.course.unsaved_count
+    if unsaved:
+        yield f"  {'saves':<8}{words.plural(unsaved, 'checkpoint')} could not be written"
     if ended.digest:
         yield f"  {'digest':<8}{words.clean(ended.digest)}"
     adapters = [file for file in files if file.suffix == ".safetensors"]

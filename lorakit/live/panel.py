@@ -211,8 +211,10 @@ def _device(state: RunState, width: int) -> Text:
 
 def _last(state: RunState, now: float) -> str:
     saved, sampled = state.course.saved, state.course.sampled
+    failed = state.course.unsaved
     parts = [
         f"saved step {saved.step}, {words.ago(now - saved.time)}" if saved else "nothing saved yet",
+        f"step {failed.step} NOT saved: {failed.reason}" if failed else "",
         f"drawn step {sampled.step}, {words.ago(now - sampled.time)}" if sampled else "",
     ]
     return "   ".join(part for part in parts if part)

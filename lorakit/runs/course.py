@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from lorakit.runs.events import Sampled, Saved, Stepped
+from lorakit.runs.events import Sampled, Saved, SaveFailed, Stepped
 
 BETA = 0.98
 """Weight of the past in the smoothed loss, per step: it looks back about 50 steps."""
@@ -77,6 +77,9 @@ class Course:
     seconds: History = History()
     """Seconds of a step."""
     saved: Saved | None = None
+    unsaved: SaveFailed | None = None
+    """The last checkpoint that could not be written, until one is again."""
+    unsaved_count: int = 0
     sampled: Sampled | None = None
 
     def after(self, event: Stepped) -> Course:

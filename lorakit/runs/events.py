@@ -114,6 +114,15 @@ class Saved(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SaveFailed(Event):
+    """A checkpoint could not be written. The last one stays; the next is tried when it is due."""
+
+    kind: ClassVar[str] = "save_failed"
+    step: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled(Event):
     """Pictures were drawn; `paths` are relative to the run, one for each prompt."""
 
@@ -175,8 +184,8 @@ class Failed(Event):
 KINDS: dict[str, type[Event]] = {
     k.kind: k
     for k in (
-        Started, Doing, Stepped, Sensed, Saved, Sampled, Noted, Requested, Resumed, Finished,
-        Failed,
+        Started, Doing, Stepped, Sensed, Saved, SaveFailed, Sampled, Noted, Requested, Resumed,
+        Finished, Failed,
     )
 }  # fmt: skip
 

@@ -23,6 +23,7 @@ from lorakit.runs.events import (
     Resumed,
     Sampled,
     Saved,
+    SaveFailed,
     Sensed,
     Started,
     Stepped,
@@ -242,6 +243,9 @@ def describe(event: Event) -> LogLine | None:
                 event.time,
                 f"checkpoint of step {event.step} saved ({words.size(event.size_bytes)})",
             )
+        case SaveFailed():
+            text = f"checkpoint of step {event.step} was not written: {event.reason}"
+            return LogLine(event.time, text, "error")
         case Sampled():
             drawn = words.plural(len(event.paths), "picture")
             return LogLine(event.time, f"{drawn} drawn at step {event.step}")
@@ -324,8 +328,13 @@ def _sensed(state: RunState, event: Sensed) -> dict[str, Any]:
     return {"sensed": event, "memory_peak_gib": max(peaks, default=None)}
 
 
+def _save_failed(state: RunState, event: SaveFailed) -> dict[str, Any]:
+    count = state.course.unsaved_count + 1
+    return {"course": replace(state.course, unsaved=event, unsaved_count=count)}
+
+
 def _saved(state: RunState, event: Saved) -> dict[str, Any]:
-    course = replace(state.course, saved=event)
+    course = replace(state.course, saved=event, unsaved=None)
     return {"course": course, "marks": (*state.marks, course)[-MARKS:]}
 
 
@@ -361,6 +370,7 @@ _FOLDS: dict[type[Event], Callable[[RunState, Any], dict[str, Any]]] = {
     Stepped: _stepped,
     Sensed: _sensed,
     Saved: _saved,
+    SaveFailed: _save_failed,
     Sampled: _sampled,
     Requested: _requested,
     Resumed: _resumed,

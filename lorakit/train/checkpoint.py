@@ -1,29 +1,27 @@
-"""Checkpoints: complete or absent. Nothing in one is pickled.
+"""Writes checkpoints, complete or absent, and puts a training back to one. Nothing is pickled.
 
-`checkpoints/step-000500/` holds `adapter.safetensors` (kohya's layout, usable as it is),
-`optimizer.safetensors` and `state.json` with counters and a manifest of sizes and hashes. It is
-written under another name, flushed to the disk, and renamed.
+A checkpoint is written under another name, flushed to the disk, closed by its manifest, and
+renamed. How one is found and verified is in `runs/checkpoints.py`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
+from lorakit.errors import ExitCode, LorakitError
+from lorakit.runs import checkpoints
+from lorakit.runs.checkpoints import Checkpoint
 from lorakit.train import optim
 from lorakit.train.adapters import files
-
-FOLDER = "checkpoints"
-_NAME = re.compile(r"^step-(\d+)$")
 
 
 def save(
@@ -31,29 +29,35 @@ def save(
     step: int,
     adapter: Mapping[str, Tensor],
     metadata: Mapping[str, str],
+    names: Sequence[str],
     optimizer: torch.optim.Optimizer,
     scaler: torch.amp.GradScaler,
     counters: Mapping[str, Any],
     keep: int,
 ) -> tuple[Path, int]:
-    """Write the checkpoint of a step, remove the oldest beyond `keep`; returns (folder, bytes)."""
-    root = run / FOLDER
+    """Write the checkpoint of a step, remove the oldest beyond `keep`; returns (folder, bytes).
+
+    `names` are those of the trained weights, in the optimizer's order. A complete one that is there
+    already stays as it is. Raises OSError, and then nothing is left of it and the earlier ones are
+    intact.
+    """
+    root = run / checkpoints.FOLDER
     root.mkdir(exist_ok=True)
     final = root / f"step-{step:06d}"
     part = root / f".step-{step:06d}.part"
     shutil.rmtree(part, ignore_errors=True)
-    try:
-        _fill(part, step, adapter, metadata, optimizer, scaler, counters)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)  # half a checkpoint only takes room
-        raise
-    shutil.rmtree(final, ignore_errors=True)
-    part.rename(final)
-    _sync(root)
-    size = sum(f.stat().st_size for f in final.iterdir())
-    for old in sorted(complete(run))[:-keep]:
-        shutil.rmtree(root / f"step-{old:06d}", ignore_errors=True)
-    return final, size
+    if step not in checkpoints.complete(run):
+        try:
+            _fill(part, step, adapter, metadata, names, optimizer, scaler, counters)
+            _remove(final)  # something that was never complete
+            part.rename(final)
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)  # half a checkpoint only takes room
+            raise
+        _sync(root)
+    for old in checkpoints.complete(run)[:-keep]:
+        _remove(root / f"step-{old:06d}")
+    return final, sum(f.stat().st_size for f in final.iterdir())
 
 
 def _fill(
@@ -61,38 +65,84 @@ def _fill(
     step: int,
     adapter: Mapping[str, Tensor],
     metadata: Mapping[str, str],
+    names: Sequence[str],
     optimizer: torch.optim.Optimizer,
     scaler: torch.amp.GradScaler,
     counters: Mapping[str, Any],
 ) -> None:
     part.mkdir()
-    tensors, numbers = optim.flatten(optimizer)
-    files.write(part / "adapter.safetensors", adapter, metadata)
-    files.write(part / "optimizer.safetensors", tensors, {"format": "pt"})
-    manifest = {
-        f.name: {"bytes": f.stat().st_size, "sha256": hashlib.sha256(f.read_bytes()).hexdigest()}
-        for f in sorted(part.iterdir())
-    }
-    state = {
-        "step": step,
-        **counters,
-        "optimizer": numbers,
-        "scaler": scaler.state_dict(),
-        "files": manifest,
-    }
-    with (part / "state.json").open("w", encoding="utf-8") as file:
+    tensors, numbers = optim.flatten(optimizer, names)
+    files.write(part / checkpoints.ADAPTER, adapter, metadata)
+    files.write(part / checkpoints.OPTIMIZER, tensors, {"format": "pt"})
+    state = {"step": step, **counters, "optimizer": numbers, "scaler": scaler.state_dict()}
+    with (part / checkpoints.STATE).open("w", encoding="utf-8") as file:
         json.dump(state, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
+    checkpoints.write_manifest(part)
+    _sync(part)
 
 
-def complete(run: Path) -> list[int]:
-    """Steps that have a checkpoint, in no order."""
-    root = run / FOLDER
-    if not root.is_dir():
-        return []
-    named = ((_NAME.match(f.name), f) for f in root.iterdir())
-    return [int(m[1]) for m, f in named if m and (f / "state.json").is_file()]
+def _remove(path: Path) -> None:
+    """Take a checkpoint away so that no part of it is ever taken for a whole one."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    gone = path.with_name(f".{path.name}.gone")
+    shutil.rmtree(gone, ignore_errors=True)
+    path.rename(gone)
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def tidy(run: Path) -> None:
+    """Remove what writes and removals that were cut off have left."""
+    for path in checkpoints.leftovers(run):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def restore(
+    found: Checkpoint,
+    adapter: Mapping[str, Tensor],
+    names: Sequence[str],
+    optimizer: torch.optim.Optimizer,
+    scaler: torch.amp.GradScaler,
+) -> None:
+    """Put the trained weights, the optimizer and the loss scaling back to a checkpoint.
+
+    `adapter` are the live weights and alphas under the names that the file has; weights are filled
+    in place, so that the model and the optimizer go on sharing them. Raises LorakitError where the
+    checkpoint is of another adapter.
+    """
+    saved = load_file(found.folder / checkpoints.ADAPTER)
+    for name in sorted({*adapter, *saved}):
+        there, asked = _described(saved.get(name), name), _described(adapter.get(name), name)
+        if there != asked:
+            raise LorakitError(
+                f"The checkpoint {found.folder.name} is of another adapter: {name} is {there} in"
+                f" its {checkpoints.ADAPTER}, and {asked} by the bundle.",
+                "Put the [adapter] of the run's bundle back to what it was.",
+                ExitCode.DATA,
+            )
+    with torch.no_grad():
+        for name, weight in adapter.items():
+            weight.copy_(saved[name])
+    tensors = load_file(found.folder / checkpoints.OPTIMIZER)
+    try:
+        optim.restore(optimizer, names, tensors, found.state["optimizer"])
+    except (KeyError, ValueError) as error:
+        raise LorakitError(
+            f"The optimizer's state in {found.folder.name} does not fit: {error}.",
+            "Put the [train] of the run's bundle back to what it was.",
+            ExitCode.DATA,
+        ) from error
+    if scaler.is_enabled():
+        scaler.load_state_dict(found.state["scaler"])
+
+
+def _described(tensor: Tensor | None, name: str) -> str:
+    if tensor is None:
+        return "missing"
+    return f"{tensor.item():g}" if name.endswith(".alpha") else f"of shape {list(tensor.shape)}"
 
 
 def _sync(folder: Path) -> None:

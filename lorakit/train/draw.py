@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from lorakit.errors import ExitCode, LorakitError
+from lorakit.runs import checkpoints
 from lorakit.train.worker import crash, settle_environment
 
 
@@ -38,18 +39,16 @@ def main(argv: list[str]) -> int:
 
 def newest_adapter(run: Path, name: str) -> Path:
     """The final file of a run, or the adapter of its newest checkpoint."""
-    from lorakit.train import checkpoint
-
     final = run / f"{name}.safetensors"
     if final.is_file():
         return final
-    steps = checkpoint.complete(run)
+    steps = checkpoints.complete(run)
     if not steps:
         raise LorakitError(
             f"The run {run.name} has no LoRA yet.",
             "Wait for its first checkpoint, or ask for one with the key s in `lorakit watch`.",
         )
-    return run / checkpoint.FOLDER / f"step-{max(steps):06d}" / "adapter.safetensors"
+    return run / checkpoints.FOLDER / f"step-{steps[-1]:06d}" / checkpoints.ADAPTER
 
 
 def draw(args: argparse.Namespace) -> None:

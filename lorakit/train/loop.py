@@ -13,11 +13,23 @@ from torch import Tensor
 from lorakit.bundle.models import Bundle
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.families.families import FAMILIES
-from lorakit.runs.events import Doing, Finished, Log, Noted, Saved, Stepped
+from lorakit.runs import checkpoints
+from lorakit.runs.checkpoints import Checkpoint
+from lorakit.runs.events import (
+    Doing,
+    Finished,
+    Log,
+    Noted,
+    Resumed,
+    Saved,
+    SaveFailed,
+    Stepped,
+)
 from lorakit.train import checkpoint, device, download, optim, prepare
 from lorakit.train.adapters import files, lora, verify
 from lorakit.train.batches import Batches
 from lorakit.train.control import Control
+from lorakit.train.moving import Moving
 from lorakit.train.objective import Objective
 from lorakit.train.sample import Samples
 from lorakit.train.step import Model, step
@@ -42,14 +54,16 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
     family, facts = family_of(bundle), FAMILIES[bundle.base.family]
     dtype = family.DTYPES[bundle.train.precision]
 
+    start = _start(bundle, run, log)
+    begun = start.step if start else 0
     download.fetch(bundle.base, run, log, control.stopping)
     if control.stopping():
-        return _stopped_early(control)
+        return _stopped_early(control, begun)
     log.append(Doing(phase="caching"))
     base, report = prepare.look(bundle, run)
     ready = prepare.encode(bundle, base, report, family, where, log, control.stopping)
     if ready is None:
-        return _stopped_early(control)
+        return _stopped_early(control, begun)
 
     unet = family.load_unet(ready.folder, dtype).to(where)
     weights = lora.attach(unet, facts, bundle.adapter, bundle.train.seed)
@@ -61,7 +75,9 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
         weights,
         Objective.of(schedule, base.prediction, bundle.loss.snr_gamma),
         optim.optimizer(bundle.train, weights),
-        torch.amp.GradScaler(where.type, enabled=bundle.train.precision == "fp16"),
+        torch.amp.GradScaler(
+            where.type, init_scale=INITIAL_SCALE, enabled=bundle.train.precision == "fp16"
+        ),
         bundle.train.clip_norm,
     )
     batches = Batches(ready.samples, bundle, ready.scale, len(schedule), where, dtype)
@@ -84,9 +100,13 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
     _check_room(run, training, bundle)
 
     samples = Samples(run, bundle.sample, painter, log)
-    samples.draw(0)
+    if start:
+        training.resume(start)
+        samples.forget(after=begun)
+    if begun not in samples.drawn() and (begun == 0 or samples.due(begun)):
+        samples.draw(begun)
     if control.stopping():
-        return _stopped_early(control)
+        return _stopped_early(control, begun)
     training.run(samples)
     control.finish()
 
@@ -99,14 +119,38 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
         step=training.done,
         files=[*(p.name for p in final), *samples.sheets()],
         digest=files.digest(training.adapter()),
-        exit_code=control.exit_code if stopped else ExitCode.OK,
+        exit_code=training.exit_code(control.exit_code if stopped else ExitCode.OK),
     )
 
 
-def _stopped_early(control: Control) -> Finished:
-    """The end of a run that was stopped before its first step."""
+def _start(bundle: Bundle, run: Path, log: Log) -> Checkpoint | None:
+    """The checkpoint to go on from, if the run has any. Raises LorakitError where none is left."""
+    found = checkpoints.find(run)
+    for line in found.skipped:
+        log.append(Noted(text=f"not a complete checkpoint: {line}", level="warning"))
+    if found.lost:
+        raise LorakitError(
+            f"None of the checkpoints of {run.name} is complete: {'; '.join(found.skipped)}.",
+            f"Begin anew with: lorakit train {run.name}/bundle.toml",
+            ExitCode.DATA,
+        )
+    checkpoint.tidy(run)
+    start = found.newest
+    if start is None:
+        return None
+    if start.step > bundle.train.steps:
+        raise LorakitError(
+            f"The run is at step {start.step} already, and {bundle.train.steps} are asked for.",
+            "Ask for more with --set train.steps=N.",
+        )
+    log.append(Resumed(step=start.step))
+    return start
+
+
+def _stopped_early(control: Control, step: int) -> Finished:
+    """The end of a run, or of going on with one, that was stopped before its first step."""
     control.finish()
-    return Finished(outcome="stopped", step=0, files=[], exit_code=control.exit_code)
+    return Finished(outcome="stopped", step=step, files=[], exit_code=control.exit_code)
 
 
 def _check_room(run: Path, training: Training, bundle: Bundle) -> None:
@@ -121,6 +165,9 @@ def _check_room(run: Path, training: Training, bundle: Bundle) -> None:
             ExitCode.DATA,
         ) from error
 
+
+INITIAL_SCALE = 2.0**16
+"""Where the loss scaling of fp16 starts; it falls by half with each step that overflows."""
 
 MIN_SCALE = 2.0**-10
 """A loss scaling below this means that fp16 overflows whatever is done."""
@@ -145,12 +192,35 @@ class Training:
         self._folder, self._log, self._control = run, log, control
         self._batches, self._prediction = batches, prediction
         self._family, self._unet = family, unet
+        self._facts = FAMILIES[bundle.base.family]
         self._skipped = 0
+        self._finite = False
         self._images = 0
+        self._unsaved = 0
+        self._names = lora.names(unet)
+        self._moving: Moving | None = None
+
+    def resume(self, start: Checkpoint) -> None:
+        """Put weights, optimizer, loss scaling and counters back to a checkpoint."""
+        model, train = self.model, self.bundle.train
+        live = files.kohya(lora.live(self._unet), self._facts, self.bundle.adapter.alpha)
+        checkpoint.restore(start, live, self._names, model.optimizer, model.scaler)
+        self.done = start.step
+        self._images, self._skipped = start.state["images"], start.state["skipped"]
+        planned = start.state["steps"]
+        if planned != train.steps and train.schedule in ("linear", "cosine"):
+            then = optim.learning_rate(train.model_copy(update={"steps": planned}), self.done)
+            now = optim.learning_rate(train, self.done + 1)
+            text = (
+                f"the {train.schedule} schedule now runs over {train.steps} steps, not {planned}:"
+                f" after {then:.2e} at step {self.done} the learning rate goes on at {now:.2e}"
+            )
+            self._log.append(Noted(text=text))
 
     def run(self, samples: Samples) -> None:
         """Train to the target, or until someone asks to stop: then that step ends, and is saved."""
         report = Report(self._log)
+        self._moving = Moving(self._names, self.model.weights, self.done)
         self._log.append(Doing(phase="training"))
         while self.done < self.bundle.train.steps and self.turn(report, samples):
             pass
@@ -161,10 +231,11 @@ class Training:
         last = self.done >= self.bundle.train.steps
         asked, stopping = self._control.take(), self._control.stopping()
         every = self.bundle.save.every
-        saving = stopping or "save" in asked or (every and self.done % every == 0 and not last)
+        saving = stopping or "save" in asked or (every and (self.done % every == 0 or last))
         sampling = "sample" in asked or (samples.due(self.done) and not last)
         if report.due() or saving or sampling or last:
             self._judge(report.flush())
+        self._look_at_weights()
         if saving:
             self.save()
         if stopping:
@@ -191,14 +262,25 @@ class Training:
         self._images += images
         report.add(self.done, loss, rate, images)
 
+    def _look_at_weights(self) -> None:
+        """After some steps, and once: raise unless every trained weight has moved."""
+        rate = optim.learning_rate(self.bundle.train, self.done)
+        if self._moving and self._moving.due(self.done, rate):
+            scaler = self.model.scaler
+            called_off = scaler.is_enabled() and scaler.get_scale() < INITIAL_SCALE
+            if self._moving.look(called_off):
+                self._moving = None
+
     def _judge(self, losses: list[float | None]) -> None:
         """Count steps that were skipped; stop when too many come in a row."""
         for loss in losses:
             self._skipped = self._skipped + 1 if loss is None else 0
+            self._finite = self._finite or loss is not None
             if self._skipped >= MAX_SKIPPED or self.model.scaler.get_scale() < MIN_SCALE:
+                never = "" if self._finite else " The loss was never finite."
                 raise LorakitError(
                     f"Loss or gradients were not finite in {self._skipped or 'too many'} steps in"
-                    f" a row, up to step {self.done}.",
+                    f" a row, up to step {self.done}.{never}",
                     "Lower train.learning_rate, or train in fp32 or bf16. Earlier checkpoints are"
                     " kept.",
                     ExitCode.TRAINING_FAILED,
@@ -206,8 +288,7 @@ class Training:
 
     def adapter(self) -> dict[str, Tensor]:
         """The adapter as it is now, in kohya's layout, on the CPU."""
-        family = FAMILIES[self.bundle.base.family]
-        return files.kohya(lora.matrices(self._unet), family, self.bundle.adapter.alpha)
+        return files.kohya(lora.matrices(self._unet), self._facts, self.bundle.adapter.alpha)
 
     def _metadata(self, tensors: dict[str, Tensor]) -> dict[str, str]:
         family = FAMILIES[self.bundle.base.family]
@@ -226,17 +307,32 @@ class Training:
                 self.done,
                 tensors,
                 self._metadata(tensors),
+                self._names,
                 self.model.optimizer,
                 self.model.scaler,
-                {"images": self._images, "skipped": self._skipped},
+                self._counters(),
                 self.bundle.save.keep,
             )
         except OSError as error:
-            text = f"checkpoint {self.done} was not written: {error.strerror or error}"
-            self._log.append(Noted(text=text, level="error"))
+            self._unsaved += 1
+            self._log.append(SaveFailed(step=self.done, reason=error.strerror or str(error)))
             return
         where = str(path.relative_to(self._folder))
         self._log.append(Saved(step=self.done, path=where, size_bytes=size))
+
+    def _counters(self) -> dict[str, Any]:
+        """Absolute, whatever the number of processes that got here."""
+        forward = self.done * self.bundle.train.accumulation
+        return {
+            "epoch": forward / self._batches.plan.batches_per_epoch,
+            "images": self._images,
+            "skipped": self._skipped,
+            "steps": self.bundle.train.steps,
+        }
+
+    def exit_code(self, code: ExitCode) -> ExitCode:
+        """`code`, unless it means that all is well and a checkpoint could not be written."""
+        return ExitCode.DATA if self._unsaved and code == ExitCode.OK else code
 
     def write_final(self) -> list[Path]:
         """Write both adapter files, reload them and compare; returns them, kohya's layout first."""

@@ -6,6 +6,7 @@ None of this waits for the device: no value travels to the host in a step.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -90,25 +91,34 @@ def _tensors(made: torch.optim.Optimizer) -> list[Tensor]:
     return weights + state
 
 
-def flatten(made: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The optimizer's state as named tensors and plain numbers: nothing needs to be pickled."""
+def flatten(
+    made: torch.optim.Optimizer, names: Sequence[str]
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The optimizer's state as named tensors and plain numbers: nothing needs to be pickled.
+
+    `names` are those of the weights, in the optimizer's order.
+    """
     tensors: dict[str, Tensor] = {}
     numbers: dict[str, Any] = {}
     for index, values in made.state_dict()["state"].items():
         for key, value in values.items():
             place = tensors if isinstance(value, Tensor) else numbers
-            place[f"{index}.{key}"] = value
+            place[f"{names[index]}.{key}"] = value
     return tensors, numbers
 
 
 def restore(
-    made: torch.optim.Optimizer, tensors: dict[str, Tensor], numbers: dict[str, Any]
+    made: torch.optim.Optimizer,
+    names: Sequence[str],
+    tensors: Mapping[str, Tensor],
+    numbers: Mapping[str, Any],
 ) -> None:
-    """Undo `flatten`."""
+    """Undo `flatten`; the weights may have another order now. Raises KeyError for one unknown."""
     whole = made.state_dict()
+    indices = {name: index for index, name in enumerate(names)}
     state: dict[int, dict[str, Any]] = {}
-    for name, value in (*tensors.items(), *numbers.items()):
-        index, key = name.split(".", 1)
-        state.setdefault(int(index), {})[key] = value
+    for place, value in (*tensors.items(), *numbers.items()):
+        name, key = place.rsplit(".", 1)
+        state.setdefault(indices[name], {})[key] = value
     whole["state"] = state
     made.load_state_dict(whole)

@@ -63,6 +63,13 @@ class Samples:
             return
         self._log.append(Sampled(step=step, paths=paths))
 
+    def forget(self, after: int) -> None:
+        """Remove pictures of later steps: a run that goes back draws them again."""
+        for step, paths in self.drawn().items():
+            if step > after:
+                for path in paths:
+                    path.unlink(missing_ok=True)
+
     def drawn(self) -> dict[int, list[Path]]:
         """Every step's pictures, those of complete steps only."""
         found: dict[int, dict[int, Path]] = {}

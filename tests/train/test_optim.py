@@ -53,7 +53,7 @@ def test_state_survives_flattening(name: str) -> None:
     run(first, before, slice(0, 3))
     second = torch.nn.Parameter(first.detach().clone())
     after = optim.optimizer(train, [second])
-    optim.restore(after, *optim.flatten(before))
+    optim.restore(after, ["a.b"], *optim.flatten(before, ["a.b"]))
     run(second, after, slice(3, 6))
     assert torch.equal(straight, second)
 

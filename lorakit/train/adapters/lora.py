@@ -104,11 +104,25 @@ def layers(unet: nn.Module) -> dict[str, LoraLayer]:
     return dict(sorted(found.items()))
 
 
-def matrices(unet: nn.Module) -> dict[str, tuple[Tensor, Tensor]]:
-    """(down [rank, in, ...], up [out, rank, ...]) of each adapted module, fp32, on the CPU."""
+def live(unet: nn.Module) -> dict[str, tuple[Tensor, Tensor]]:
+    """(down [rank, in, ...], up [out, rank, ...]) of each adapted module: the weights trained."""
 
     def held(pair: nn.ModuleDict) -> Tensor:
         weight: Tensor = pair[NAME].weight  # type: ignore[assignment]
-        return weight.detach().float().cpu().contiguous()
+        return weight.detach()
 
     return {n: (held(layer.lora_A), held(layer.lora_B)) for n, layer in layers(unet).items()}
+
+
+def matrices(unet: nn.Module) -> dict[str, tuple[Tensor, Tensor]]:
+    """Copies of the weights trained, fp32, on the CPU."""
+
+    def copy(weight: Tensor) -> Tensor:
+        return weight.to("cpu", torch.float32, copy=True).contiguous()
+
+    return {n: (copy(down), copy(up)) for n, (down, up) in live(unet).items()}
+
+
+def names(unet: nn.Module) -> list[str]:
+    """The trained weights' names, in the order in which `attach` returns them."""
+    return [name for name, weight in unet.named_parameters() if weight.requires_grad]

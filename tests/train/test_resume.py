@@ -1,0 +1,231 @@
+"""A training that was stopped or killed and gone on with is the one that was not."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from trainings import changed, trained, watched
+
+from lorakit.bundle.models import Bundle
+from lorakit.errors import ExitCode, LorakitError
+from lorakit.runs import checkpoints
+from lorakit.runs.events import Event, Finished, Noted, Resumed, Sampled, Saved, SaveFailed
+from lorakit.runs.state import replay
+from lorakit.train import loop
+from lorakit.train.adapters import files
+from lorakit.train.batches import Batches
+
+pytestmark = pytest.mark.usefixtures("fresh_cache")
+
+
+class Step(NamedTuple):
+    """What one step saw and did."""
+
+    pictures: tuple[tuple[int, ...], ...]
+    learning_rate: float
+    loss: float
+
+
+class Recorder:
+    """Writes down every step of the trainings in this process, and can ask for a stop."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.steps: list[Step] = []
+        self.stop_after: dict[int, Path] = {}
+        self._pictures: tuple[tuple[int, ...], ...] = ()
+        self._number = 0
+        real_step, real_of = loop.step, Batches.of
+
+        def of(batches: Batches, number: int) -> Any:
+            picks = batches.plan.picks(number, batches._accumulation)
+            self._pictures, self._number = tuple(p.indices for p in picks), number
+            return real_of(batches, number)
+
+        def step(model: Any, batches: Any) -> torch.Tensor:
+            rate = model.optimizer.param_groups[0]["lr"]
+            loss = real_step(model, batches)
+            self.steps.append(Step(self._pictures, rate, loss.item()))
+            if self._number in self.stop_after:
+                (self.stop_after.pop(self._number) / "control" / "stop").write_text("{}")
+            return loss
+
+        monkeypatch.setattr(Batches, "of", of)
+        monkeypatch.setattr(loop, "step", step)
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    return Recorder(monkeypatch)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "adafactor"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("accumulation", [1, 4])
+def test_stopped_twice_is_the_straight_run(
+    bundle: Bundle,
+    tmp_path: Path,
+    recorder: Recorder,
+    accumulation: int,
+    precision: str,
+    optimizer: str,
+) -> None:
+    """Stopped at 10, gone on with, stopped at 25, gone on with to 30: the same pictures, learning
+    rates, losses and adapter. The pictures are of several sizes and so in several buckets."""
+    train = {
+        "steps": 30,
+        "accumulation": accumulation,
+        "precision": precision,
+        "optimizer": optimizer,
+        "learning_rate": 1e-3,
+    }
+    wanted = changed(bundle, train=train, sample={"prompts": []}, save={"every": 7})
+    straight = trained(wanted, tmp_path / "straight", watched(tmp_path / "straight"))
+    expected, recorder.steps = recorder.steps, []
+
+    run = tmp_path / "broken"
+    log = watched(run)
+    ends: list[Finished] = []
+    for stop in (10, 25, None):
+        if stop:
+            recorder.stop_after[stop] = run
+        ends.append(trained(wanted, run, log))
+        log.append(ends[-1])
+    assert [(e.outcome, e.step) for e in ends] == [("stopped", 10), ("stopped", 25), ("done", 30)]
+    assert [e.step for e in log.of(Resumed)] == [10, 25]
+    assert recorder.steps == expected
+    assert ends[-1].digest == straight.digest
+    assert len({size for step in expected for size in map(len, step.pictures)}) > 1
+
+    def counters(of: Path) -> dict[str, Any]:
+        return json.loads((of / "checkpoints" / "step-000030" / "state.json").read_text())
+
+    assert counters(run) == counters(tmp_path / "straight")
+    state = replay(log.events)
+    assert state.step == 30
+    assert state.course.counted == 30
+
+
+def test_a_checkpoint_that_is_damaged_is_skipped_and_its_steps_are_done_again(
+    bundle: Bundle, tmp_path: Path
+) -> None:
+    straight = trained(bundle, tmp_path / "straight", watched(tmp_path / "straight"))
+    run = tmp_path / "run"
+    short = changed(bundle, train={"schedule": "constant", "steps": 6})
+    expected = trained(short, tmp_path / "constant", watched(tmp_path / "constant")).digest
+    trained(changed(short, train={"steps": 4}), run, watched(run))
+    assert checkpoints.complete(run) == [2, 4]
+    file = run / "checkpoints" / "step-000004" / "optimizer.safetensors"
+    file.write_bytes(file.read_bytes()[:-1] + b"!")
+    log = watched(run)
+    assert trained(short, run, log).digest == expected != straight.digest
+    assert [e.step for e in log.of(Resumed)] == [2]
+    assert any(
+        "step-000004: optimizer.safetensors is damaged" in e.text and e.level == "warning"
+        for e in log.of(Noted)
+    )
+    assert checkpoints.complete(run) == [4, 6]
+
+
+def test_more_steps_say_how_the_schedule_is_read(bundle: Bundle, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    trained(bundle, run, watched(run))
+    drawn = (run / "samples" / "000006-1.png").stat().st_mtime_ns
+    log = watched(run)
+    more = trained(changed(bundle, train={"steps": 9}), run, log)
+    assert (more.outcome, more.step) == ("done", 9)
+    [said] = [e.text for e in log.of(Noted) if "schedule" in e.text]
+    assert "the cosine schedule now runs over 9 steps, not 6" in said
+    assert "1.00e-02" not in said
+    assert [e.step for e in log.of(Sampled)] == [9]
+    assert (run / "samples" / "000006-1.png").stat().st_mtime_ns == drawn
+
+    with pytest.raises(LorakitError, match="at step 9 already, and 8 are asked for"):
+        trained(changed(bundle, train={"steps": 8}), run, watched(run))
+
+
+def test_a_finished_run_that_is_started_again_only_writes_its_files(
+    bundle: Bundle, tmp_path: Path, recorder: Recorder
+) -> None:
+    run = tmp_path / "run"
+    first = trained(bundle, run, watched(run))
+    recorder.steps = []
+    for name in first.files[:2]:
+        (run / name).unlink()
+    again = trained(bundle, run, watched(run))
+    assert (again.digest, again.files, recorder.steps) == (first.digest, first.files, [])
+
+
+def test_another_adapter_is_named_with_both_values(bundle: Bundle, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    trained(bundle, run, watched(run))
+    for adapter, words in (
+        ({"rank": 8}, r"of shape \[4, 16\] .*checkpoints?.*of shape \[8, 16\]"),
+        ({"alpha": 3.0}, r"is 2 in its adapter.safetensors, and 3 by the bundle"),
+        ({"targets": "attention"}, r"and missing by the bundle"),
+    ):
+        with pytest.raises(LorakitError) as failure:
+            trained(changed(bundle, adapter=adapter), run, watched(run))
+        assert failure.value.code == ExitCode.DATA
+        if "rank" not in adapter:
+            assert failure.match(words)
+        else:
+            assert "[4, " in failure.value.message
+            assert "[8, " in failure.value.message
+
+
+def test_the_optimizer_holds_the_weights_that_the_model_uses(
+    bundle: Bundle, tmp_path: Path
+) -> None:
+    """What is saved after going on differs from what was gone on from, in every tensor."""
+    run = tmp_path / "run"
+    wanted = changed(bundle, save={"every": 3, "keep": 9}, train={"schedule": "constant"})
+    trained(changed(wanted, train={"steps": 3}), run, watched(run))
+    trained(wanted, run, watched(run))
+    before, after = (
+        load_file(run / "checkpoints" / name / "adapter.safetensors")
+        for name in ("step-000003", "step-000006")
+    )
+    still = [k for k in before if not k.endswith("alpha") and torch.equal(before[k], after[k])]
+    assert still == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+def test_a_checkpoint_that_cannot_be_written_is_tried_again(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """The disk refuses the second of four: the first one stays, the next are written, the run ends
+    with an exit code that tells."""
+    run = tmp_path / "run"
+    log = watched(run)
+    real = files.write
+
+    def write(path: Path, *rest: Any) -> int:
+        if ".step-000004" in str(path) and "optimizer" in path.name:
+            path.write_bytes(b"half")
+            raise OSError(number, os.strerror(number))
+        return real(path, *rest)
+
+    there: list[list[int]] = []
+
+    def look(event: Event) -> None:
+        if isinstance(event, SaveFailed):
+            there.append(checkpoints.complete(run))
+            assert not checkpoints.leftovers(run)
+
+    monkeypatch.setattr(files, "write", write)
+    log.reactions.append(look)
+    finished = trained(changed(bundle, save={"keep": 1}, train={"steps": 8}), run, log)
+    assert (finished.outcome, finished.exit_code) == ("done", ExitCode.DATA)
+    assert [(e.step, e.reason) for e in log.of(SaveFailed)] == [(4, os.strerror(number))]
+    assert there == [[2]]
+    assert [e.step for e in log.of(Saved)][:3] == [2, 6, 8]
+    assert (run / "tiny.safetensors").is_file()
+    state = replay(log.events)
+    assert (state.course.unsaved, state.course.unsaved_count) == (None, 1)
