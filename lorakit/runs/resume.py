@@ -51,13 +51,10 @@ def adopt(run: Run, wanted: Bundle) -> list[str]:
         changed.pop(key, None)  # neither has a say in what is trained
     fixed = [key for key in changed if not MAY_CHANGE.fullmatch(key) or key not in then]
     if fixed:
-        lines = [
-            f"  {key} was {shown(then.get(key))} and is {shown(now.get(key))}" for key in fixed
-        ]
+        told = [f"{k} was {shown(then.get(k))} and is {shown(now.get(k))}" for k in fixed]
         raise LorakitError(
-            f"{run.name} was begun with other settings, and a run that goes on keeps them:\n"
-            + "\n".join(lines),
-            "Put them back, or begin anew without --resume.",
+            f"{run.name} was begun with other settings: {'; '.join(told)}.",
+            "A run that goes on keeps them. Put them back, or begin anew without --resume.",
         )
     text = syntax.read_text(run.bundle)
     for key, value in changed.items():

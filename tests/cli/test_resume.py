@@ -1,0 +1,133 @@
+"""`lorakit train --resume`: what it goes on from, what it says first, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lorakit.bundle.read import read
+from lorakit.runs import checkpoints
+from lorakit.runs.directory import Run, every, runs_root
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def put(run: Run, step: int) -> Path:
+    folder = run.path / checkpoints.FOLDER / f"step-{step:06d}"
+    folder.mkdir()
+    for name in (checkpoints.ADAPTER, checkpoints.OPTIMIZER):
+        (folder / name).write_bytes(b"12345678")
+    (folder / checkpoints.STATE).write_text(json.dumps({"step": step}))
+    checkpoints.write_manifest(folder)
+    return folder
+
+
+@pytest.fixture
+def dead(bundle: Path, lorakit: Command, the_run: Callable[[], Run]) -> Run:
+    """A run of 30 steps whose trainer died."""
+    assert lorakit("train", bundle, env={"STAND_IN": "die"}).returncode == 1
+    return the_run()
+
+
+@pytest.mark.parametrize("named", ["run", "name", "bundle", "folder", "copy"])
+def test_a_run_is_found_by_itself_and_by_its_bundle(
+    bundle: Path, dead: Run, lorakit: Command, named: str
+) -> None:
+    put(dead, 9)
+    put(dead, 10)
+    (put(dead, 20) / checkpoints.MANIFEST).unlink()
+    what = {"run": dead.name, "name": "dog", "bundle": bundle, "folder": dead.path}
+    ended = lorakit("train", "--resume", what.get(named, dead.bundle))
+    assert ended.returncode == 0
+    assert "skipped step-000020: manifest.json is missing\n" in ended.stderr
+    assert f"{dead.name} goes on after step 10\n" in ended.stderr
+    assert [run.name for run in every(runs_root())] == [dead.name]
+    assert dead.status() == "done"
+
+
+def test_a_run_that_saved_nothing_begins_again_and_says_so(dead: Run, lorakit: Command) -> None:
+    ended = lorakit("train", "--resume", dead.name)
+    assert ended.returncode == 0
+    assert "has no checkpoint yet: it begins at its first step again" in ended.stderr
+
+
+def test_a_run_whose_checkpoints_are_all_broken_is_not_begun_again(
+    dead: Run, lorakit: Command
+) -> None:
+    (put(dead, 20) / checkpoints.STATE).write_text("{")
+    ended = lorakit("train", "--resume", dead.name)
+    assert ended.returncode == 5
+    assert f"lorakit: error: No checkpoint of {dead.name} is complete.\n" in ended.stderr
+    assert "  step-000020: state.json has 1 of 12 bytes\n" in ended.stderr
+    assert f"lorakit train {dead.bundle}" in ended.stderr
+    assert dead.status() == "lost"
+
+
+def test_a_complete_run_is_said_to_be_complete(
+    bundle: Path, lorakit: Command, the_run: Callable[[], Run]
+) -> None:
+    lorakit("train", bundle)
+    run = the_run()
+    events = run.events.read_bytes()
+    ended = lorakit("train", "--resume", run.name)
+    assert ended.returncode == 0
+    assert f"{run.name} is already complete: step 30 of 30." in ended.stderr
+    assert str(run.path / "dog.safetensors") in ended.stdout
+    assert run.events.read_bytes() == events
+
+    put(run, 30)
+    more = lorakit(
+        "train", "--resume", run.name, "--set", "train.steps=40", env={"STAND_IN": "train 40"}
+    )
+    assert more.returncode == 0
+    assert "train.steps: 30 -> 40\n" in more.stderr
+    assert f"{run.name} goes on after step 30\n" in more.stderr
+    assert read(run.bundle).train.steps == 40
+
+
+def test_what_a_run_was_begun_with_stays(bundle: Path, dead: Run, lorakit: Command) -> None:
+    """Settings that make it another training are refused, all of them, and nothing is changed."""
+    put(dead, 10)
+    before = dead.bundle.read_bytes()
+    bundle.write_text(
+        bundle.read_text().replace("steps = 30", "steps = 50\nlearning_rate = 2e-4\nseed = 7")
+    )
+    ended = lorakit("train", "--resume", bundle)
+    assert ended.returncode == 2
+    told = "train.learning_rate was 1e-4 and is 2e-4; train.seed was 42 and is 7."
+    assert f"{dead.name} was begun with other settings: {told}\n" in ended.stderr
+    assert "train.steps" not in ended.stderr
+    assert dead.bundle.read_bytes() == before
+
+    bundle.write_text(bundle.read_text().replace("learning_rate = 2e-4\nseed = 7\n", ""))
+    comment = dead.bundle.read_text() + "\n# mine\n"
+    dead.bundle.write_text(comment)
+    assert lorakit("train", "--resume", bundle).returncode == 0
+    assert dead.bundle.read_text() == comment.replace("steps = 30", "steps = 50", 1)
+
+
+def test_pictures_that_have_moved_are_found_where_they_are_now(
+    dead: Run, bundle: Path, lorakit: Command
+) -> None:
+    put(dead, 10)
+    old = bundle.parent / "my [dog] pictures"
+    new = old.rename(bundle.parent / "moved")
+    gone = lorakit("train", "--resume", dead.name)
+    assert gone.returncode == 5
+    assert "my [dog] pictures" in gone.stderr
+    there = lorakit("train", "--resume", dead.name, "--set", f"dataset.sources[0].path={new}")
+    assert there.returncode == 0
+    assert read(dead.bundle).dataset.sources[0].path == str(new)
+
+
+def test_a_run_that_runs_is_not_started_twice(
+    bundle: Path, lorakit: Command, the_run: Callable[[], Run]
+) -> None:
+    lorakit("train", bundle, "--detach", env={"STAND_IN": "wait"})
+    ended = lorakit("train", "--resume", the_run().name)
+    assert ended.returncode == 2
+    assert "is already being trained" in ended.stderr
