@@ -27,6 +27,7 @@ from lorakit.families.families import FAMILIES
 from lorakit.runs.events import Log
 from lorakit.train import device, optim
 from lorakit.train.adapters import lora
+from lorakit.train.adapters.metadata import Notes
 from lorakit.train.batches import Batches, Sample
 from lorakit.train.control import Control
 from lorakit.train.families import sd1
@@ -119,7 +120,7 @@ def ours(channels: tuple[int, int], folder: Path) -> Callable[[], None]:
         Batches(samples, wanted, 1.0, 1000, cpu, torch.float32),
         sd1,
         model,
-        "epsilon",
+        Notes({}, 1, 1),
     )
     report = Report(log)
     samples_drawn = Samples(folder, wanted.sample, None, log)
