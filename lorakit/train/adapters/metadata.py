@@ -188,16 +188,15 @@ def _pictures(bundle: Bundle, report: DatasetReport) -> dict[str, object]:
     """The pictures: sizes and counts, and the tags of each folder."""
     dataset, batch = bundle.dataset, bundle.train.batch_size
     names = _folder_names(dataset.sources)
-    counts = Counter(p.source for p in report.pictures)
+    captions: list[list[str]] = [[] for _ in names]
+    for picture in report.pictures:
+        captions[picture.source].append(picture.caption)
     folders = {
-        names[n]: {"n_repeats": source.repeats, "img_count": counts[n]}
-        for n, source in enumerate(dataset.sources)
+        name: {"n_repeats": source.repeats, "img_count": len(told)}
+        for name, source, told in zip(names, dataset.sources, captions, strict=True)
     }
     limit = min(MAX_TAGS, MAX_TAGS_IN_ALL // len(names))
-    tags = {
-        name: _tags((p.caption for p in report.pictures if p.source == n), limit)
-        for n, name in enumerate(names)
-    }
+    tags = {name: _tags(told, limit) for name, told in zip(names, captions, strict=True)}
     return {
         "ss_num_train_images": report.epoch,
         "ss_num_validation_images": 0,
