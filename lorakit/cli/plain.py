@@ -131,8 +131,7 @@ def _review(state: State) -> Outcome:
         streams.problems(proposal.problems)
         raise Left
     reviewed = look.review(proposal.bundle, state, _quiet)
-    facts = reviewed.facts
-    _tell(summary.of_bundle(proposal.bundle, facts.hardware, facts.report))
+    _tell(summary.of_bundle(proposal.bundle, reviewed.facts))
     streams.problems(reviewed.problems)
     ends = ENDS if not reviewed.errors else ("save", "leave")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from lorakit.cli import streams
 from lorakit.cli.examined import examine
 from lorakit.runs.directory import BUNDLE, Run, create, every, find, runs_root
-from lorakit.runs.launch import await_started, launch
+from lorakit.runs.launch import START_SECONDS, await_started, launch
 
 
 def train(path: Path, settings: list[str], runs: Path | None, detach: bool) -> int:
@@ -70,9 +70,15 @@ def _meant(what: Path, runs: Path | None) -> tuple[Run, Path]:
 
 def start_detached(run: Run) -> int:
     """Start a run, wait until it is up, and print its directory."""
-    await_started(run, launch(run))
+    up = await_started(run, launch(run))
     streams.out(str(run.path))
-    streams.err(f"{run.name} is training. Look at it: lorakit watch   Stop it: lorakit stop")
+    if up:
+        streams.err(f"{run.name} is training. Look at it: lorakit watch   Stop it: lorakit stop")
+    else:
+        streams.err(
+            f"{run.name} is still starting after {START_SECONDS} s, and goes on. Look at it: "
+            f"lorakit watch   All it printed: {run.log}"
+        )
     return 0
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lorakit.bundle.models import PICO, Base
 from lorakit.errors import LorakitError
-from lorakit.families.families import FAMILIES
+from lorakit.families.families import FAMILIES, Family
+from lorakit.families.header import shapes
 
 PREDICTIONS = ("epsilon", "v_prediction")
 
@@ -27,6 +30,15 @@ WEIGHTS = {
     "text_encoder": "model",
 }
 """File stem of the weights in each folder of a pipeline."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """How much an adapter on some targets is, whatever its rank."""
+
+    layers: int
+    weights_a_rank: int
+    """Trained weights for each unit of rank: a layer from `in` to `out` has in + out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +62,8 @@ class BaseFacts:
     """`epsilon` or `v_prediction`."""
     weight_bytes: int | None
     """Size of its weights on disk."""
+    extents: Mapping[str, Extent] = field(default_factory=dict)
+    """For each value of `adapter.targets`; empty where its UNet is not here to be looked at."""
 
 
 def locate(base: Base, root: Path) -> Path | None:
@@ -147,7 +161,27 @@ def inspect(base: Base, root: Path) -> BaseFacts:
         token_limit=int(text.get("max_position_embeddings", 77)) - 2,
         prediction=str(scheduler.get("prediction_type", "epsilon")),
         weight_bytes=sum(size for part in WEIGHTS for size in weight_files(folder, part).values()),
+        extents=_extents(weight_files(folder, "unet"), family),
     )
+
+
+def _extents(files: Iterable[Path], family: Family) -> dict[str, Extent]:
+    """Counted in the headers of a UNet's weights; what is wrong with those, loading them says."""
+    try:
+        found = [item for file in files for item in shapes(file).items()]
+    except (OSError, ValueError):
+        return {}
+    matrices = [(name, shape) for name, shape in found if len(shape) > 1]
+    layers = {n.removesuffix(".weight"): s for n, s in matrices if n.endswith(".weight")}
+    named = {targets: family.adapted(layers, targets) for targets in family.targets}
+    return {
+        targets: Extent(
+            layers=len(names),
+            weights_a_rank=sum(layers[n][0] + math.prod(layers[n][1:]) for n in names),
+        )
+        for targets, names in named.items()
+        if names
+    }
 
 
 def _suits(base: Base, unet: dict[str, Any], scheduler: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ from lorakit.runs import control
 from lorakit.runs.directory import Run
 from lorakit.runs.events import Event, Tail
 from lorakit.runs.state import RunState, fold
-from lorakit.runs.status import RUNNING, Status, status_of
+from lorakit.runs.status import Status, is_running, status_of
 
 REFRESH_SECONDS = 1.0
 POLL_SECONDS = 0.2
@@ -140,7 +140,7 @@ class _Follower:
         drawn = 0.0
         while self._left is None:
             self._look()
-            ended = self._state.ended is not None or self._status not in RUNNING
+            ended = self._state.ended is not None or not is_running(self._status)
             now = time.monotonic()
             if ended or now - drawn >= REFRESH_SECONDS - POLL_SECONDS / 2:
                 self._view.show(self._fresh, self._state, self._status)

@@ -12,7 +12,7 @@ from rich.text import Text
 from lorakit.live.bars import RULE, bar, sparkline
 from lorakit.runs import words
 from lorakit.runs.state import LogLine, RunState
-from lorakit.runs.status import RUNNING, Status
+from lorakit.runs.status import Status, is_running
 
 SPARK_COLUMN = 54
 """Cell in which the sparklines begin, where the terminal is wide enough for them."""
@@ -102,7 +102,7 @@ def _head(state: RunState, width: int, now: float, status: Status, title: str) -
     who = state.started.name if state.started else title or words.UNKNOWN
     right = f"{status}  {words.duration(_lived(state, now, status))} "
     silent = now - state.last_time if state.last_time is not None else 0.0
-    if status in RUNNING and silent > SILENCE_SECONDS:
+    if is_running(status) and silent > SILENCE_SECONDS:
         right = f"no sign for {words.duration(silent)}  {right}"
     room = max(0, width - cell_len(right) - 3)
     name = _fit(words.clean(who), room)
@@ -120,7 +120,7 @@ def _what(state: RunState) -> str:
 
 def _lived(state: RunState, now: float, status: Status) -> float:
     """How long the run has lived, to this second where it still does."""
-    if status in RUNNING and state.last_time is not None:
+    if is_running(status) and state.last_time is not None:
         return state.elapsed_seconds + max(0.0, now - state.last_time)
     return state.elapsed_seconds
 

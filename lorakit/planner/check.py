@@ -277,7 +277,7 @@ def intervals(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
 
 def disk(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
     """The disk has room for the run."""
-    free, needed = facts.disk_free_bytes, needed_bytes(bundle)
+    free, needed = facts.disk_free_bytes, needed_bytes(bundle, facts.base)
     if free is not None and needed > free:
         yield _error(
             "save.keep",

@@ -1,31 +1,66 @@
-"""How much a run writes, as an upper bound from the bundle alone."""
+"""How much a run writes, as an upper bound."""
 
 from __future__ import annotations
 
 from lorakit.bundle.models import Bundle
+from lorakit.families.base_model import BaseFacts, Extent
 
-PARAMETERS_A_RANK = {"sd1": {"attention": 199_296, "linear": 423_936}}
-"""Trained parameters of each family for each unit of rank: a pair of matrices for a layer from
-`in` to `out` has in + out of them. Counted on Stable Diffusion 1.5; smaller bases have fewer."""
+EXTENTS = {
+    "sd1": {
+        "attention": Extent(layers=128, weights_a_rank=199_296),
+        "linear": Extent(layers=192, weights_a_rank=423_936),
+    }
+}
+"""Of each family's real configuration, for a base that is not here to be looked at."""
+
+ADAPTER_HEADER_BYTES = 470
+OPTIMIZER_HEADER_BYTES = 450
+"""What one layer's tensors take in the header of either file."""
+
+NOTES_BYTES = 5_000
+"""What the header says besides; the tags of many captions may be more."""
 
 PICTURE_BYTES = 1_000_000
 """A sample picture as PNG."""
 
 RESERVE_BYTES = 50_000_000
-"""For events, the log and contact sheets."""
+"""For events, the log, contact sheets and tags."""
 
 
-def needed_bytes(bundle: Bundle) -> int:
-    """The most that the run directory of this bundle grows to.
+def adapter_bytes(bundle: Bundle, base: BaseFacts | None) -> int:
+    """Size of an adapter file, whose weights are fp32."""
+    extent = _extent(bundle, base)
+    return _weights(bundle, extent) + extent.layers * ADAPTER_HEADER_BYTES + NOTES_BYTES
 
-    Each checkpoint holds the weights and the optimizer's two numbers for each of them, all fp32;
-    one more than is kept is on disk while the oldest is removed, and two files come out.
+
+def checkpoint_bytes(bundle: Bundle, base: BaseFacts | None) -> int:
+    """Size of a checkpoint: an adapter and the optimizer's two numbers for each of its weights."""
+    extent = _extent(bundle, base)
+    optimizer = 2 * _weights(bundle, extent) + extent.layers * OPTIMIZER_HEADER_BYTES
+    return adapter_bytes(bundle, base) + optimizer
+
+
+def needed_bytes(bundle: Bundle, base: BaseFacts | None) -> int:
+    """The most that the run directory of this bundle grows to; `base` None: it is not here.
+
+    One checkpoint more than is kept is on disk while the oldest is removed, and two files come out.
     """
-    weights = (
-        4 * bundle.adapter.rank * PARAMETERS_A_RANK[bundle.base.family][bundle.adapter.targets]
-    )
     every = bundle.save.every
     checkpoints = min(bundle.save.keep, bundle.train.steps // every if every else 0) + 1
     rounds = 2 + (bundle.train.steps // bundle.sample.every if bundle.sample.every else 0)
     pictures = rounds * len(bundle.sample.prompts)
-    return (3 * checkpoints + 2) * weights + pictures * PICTURE_BYTES + RESERVE_BYTES
+    return (
+        checkpoints * checkpoint_bytes(bundle, base)
+        + 2 * adapter_bytes(bundle, base)
+        + pictures * PICTURE_BYTES
+        + RESERVE_BYTES
+    )
+
+
+def _extent(bundle: Bundle, base: BaseFacts | None) -> Extent:
+    usual = EXTENTS[bundle.base.family][bundle.adapter.targets]
+    return base.extents.get(bundle.adapter.targets, usual) if base else usual
+
+
+def _weights(bundle: Bundle, extent: Extent) -> int:
+    return 4 * bundle.adapter.rank * extent.weights_a_rank

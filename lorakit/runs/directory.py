@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from lorakit.errors import LorakitError
 from lorakit.runs import events
 from lorakit.runs.state import RunState, replay
-from lorakit.runs.status import RUNNING, Status, lives, status_of
+from lorakit.runs.status import Status, is_running, lives, status_of
 from lorakit.runs.words import clean
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def _newest(runs: list[Run], root: Path) -> Run:
         raise LorakitError(
             f"There is no run in {root}.", "Start one: lorakit train BUNDLE, or lorakit demo."
         )
-    return next((run for run in runs if run.status() in RUNNING), runs[0])
+    return next((run for run in runs if is_running(run.status())), runs[0])
 
 
 def _meant(name: str, runs: list[Run]) -> str:

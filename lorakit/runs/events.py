@@ -6,15 +6,18 @@ does not know, and an unfinished last line, so old and new versions can watch ea
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 FILE = "events.jsonl"
 
@@ -252,27 +255,65 @@ _FITS = {
 
 
 class Log:
-    """The writer's end: appends and flushes line by line.
+    """The writer's end: each event is on its way to the disk when `append` returns.
 
-    A write that fails (a full disk) must not end a training: the event is dropped and counted.
+    A write that fails (a full disk) must not end a training: the event is dropped, which is said on
+    stderr at once, and among the events as soon as they can be written again. A line that was cut,
+    by a full disk or by the kill of an earlier process, is ended before the next one.
     """
 
     def __init__(self, path: Path) -> None:
         self.dropped = 0
+        """Events that were not written since the last one that was."""
+        self._why = ""
         self._lock = threading.Lock()  # the heartbeat writes too
-        self._file: IO[str] = path.open(
-            "a", encoding="utf-8", errors="backslashreplace", newline="\n"
-        )
+        self._cut = _is_cut(path)
+        self._file = path.open("ab", buffering=0)  # a buffer would write a dropped event later on
 
     def append(self, event: Event) -> None:
         """Write one event so that any reader sees it at once."""
-        line = encode(event) + "\n"
+        line = _line(event)
+        with self._lock:
+            if self.dropped:
+                were = "event was" if self.dropped == 1 else "events were"
+                text = f"{self.dropped} {were} not written: {self._why}"
+                if not self._write(_line(Noted(text=text, level="warning"))):
+                    self.dropped += 1
+                    return
+                self.dropped = 0
+            if not self._write(line):
+                self.dropped = 1
+                with contextlib.suppress(OSError):  # train.log may be on the same disk
+                    print(f"lorakit: events are not written: {self._why}", file=sys.stderr)
+
+    def _write(self, line: bytes) -> bool:
+        """Whether the line was written, all of it."""
+        rest = b"\n" + line if self._cut else line
         try:
-            with self._lock:
-                self._file.write(line)
-                self._file.flush()
-        except OSError:
-            self.dropped += 1
+            while rest:
+                written = self._file.write(rest)
+                self._cut, rest = True, rest[written:]
+        except OSError as error:
+            self._why = error.strerror or str(error)
+            return False
+        self._cut = False
+        return True
+
+
+def _line(event: Event) -> bytes:
+    return encode(event).encode("utf-8", "backslashreplace") + b"\n"
+
+
+def _is_cut(path: Path) -> bool:
+    """Whether a file ends in the middle of a line."""
+    try:
+        with path.open("rb") as file:
+            if not file.seek(0, os.SEEK_END):
+                return False
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) != b"\n"
+    except FileNotFoundError:
+        return False
 
 
 class Tail:

@@ -19,7 +19,7 @@ from lorakit.runs.directory import Run, replace_text
 from lorakit.runs.events import Failed, Tail
 from lorakit.runs.identity import identify
 from lorakit.runs.state import RunState, replay
-from lorakit.runs.status import RUNNING
+from lorakit.runs.status import is_running
 from lorakit.runs.words import clean
 
 WORKER: tuple[str, ...] = (sys.executable, "-P", "-m", "lorakit.train.worker")
@@ -35,7 +35,7 @@ def launch(run: Run) -> subprocess.Popen[bytes]:
     Its output goes to `train.log`, its environment is ours. Raises LorakitError where the run is
     already being trained.
     """
-    if run.process and run.status() in RUNNING:
+    if run.process and is_running(run.status()):
         raise LorakitError(
             f"The run {run.name} is already being trained, by process {run.process.get('pid')}.",
             f"Look at it with: lorakit watch {run.name}",
@@ -66,8 +66,14 @@ def launch(run: Run) -> subprocess.Popen[bytes]:
     return process
 
 
-def await_started(run: Run, process: subprocess.Popen[bytes], seconds: float = 60) -> None:
-    """Wait until the trainer has read its bundle and is up, or for `seconds`.
+START_SECONDS = 60
+"""A trainer that is not up after this long may still come; nobody has to wait for it."""
+
+
+def await_started(
+    run: Run, process: subprocess.Popen[bytes], seconds: float = START_SECONDS
+) -> bool:
+    """Wait until the trainer has read its bundle and is up, or for `seconds`: whether it is up.
 
     Raises LorakitError where it fails or dies before.
     """
@@ -79,10 +85,11 @@ def await_started(run: Run, process: subprocess.Popen[bytes], seconds: float = 6
         if isinstance(state.ended, Failed):
             raise failure(run, state.ended)
         if state.started or state.ended:
-            return
+            return True
         if ended is not None:
             raise death(run, ended)
         time.sleep(0.05)
+    return False
 
 
 def death(run: Run, returncode: int | None) -> LorakitError:

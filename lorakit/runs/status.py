@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Any
 
-from lorakit.runs.events import Failed, Finished, Phase
+from lorakit.runs.events import Failed, Finished
 from lorakit.runs.identity import Identity, alive
 from lorakit.runs.state import RunState
+from lorakit.runs.words import clean
 
-Status = Literal[
-    "starting", "downloading", "caching", "training", "sampling", "saving", "stopping",
-    "done", "stopped", "failed", "lost",
-]  # fmt: skip
+Status = str
+"""One word: a phase of a run whose process lives, else one of `OVER`. A newer version may have
+phases that this one does not know."""
 
-RUNNING: frozenset[str] = frozenset(get_args(Phase))
-"""Statuses of a run whose process lives."""
+OVER = frozenset(("done", "stopped", "failed", "lost"))
+"""Statuses of a run that no process trains any more."""
 
 SILENT_SECONDS = 60
 """A trainer that nobody can look at from here is lost after this long without an event."""
+
+
+def is_running(status: Status) -> bool:
+    """Whether a process trains a run of this status."""
+    return status not in OVER
 
 
 def lives(process: Mapping[str, Any], state: RunState, now: float) -> bool:
@@ -36,14 +41,15 @@ def status_of(state: RunState, lives: bool, asked_to_stop: bool = False) -> Stat
     """The status in one word. `asked_to_stop`: there is a request that the trainer has not met."""
     match state.ended:
         case Finished():
-            return state.ended.outcome
+            return "stopped" if state.ended.outcome == "stopped" else "done"
         case Failed():
             return "failed"
     if not lives:
         return "lost"
     if state.stopping or asked_to_stop:
         return "stopping"
-    return state.doing.phase if state.doing else "starting"
+    phase = clean(state.doing.phase) if state.doing else ""
+    return "starting" if not phase or phase in OVER else phase
 
 
 def _identity(process: Mapping[str, Any]) -> Identity | None:

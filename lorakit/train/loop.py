@@ -26,7 +26,7 @@ from lorakit.runs.events import (
     Stepped,
 )
 from lorakit.train import checkpoint, device, download, optim, prepare
-from lorakit.train.adapters import files, lora, verify
+from lorakit.train.adapters import files, lora, metadata, verify
 from lorakit.train.batches import Batches
 from lorakit.train.control import Control
 from lorakit.train.moving import Moving
@@ -96,7 +96,9 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
         bundle.sample.guidance,
         ready.prompts,
     )
-    training = Training(bundle, run, log, control, model, batches, family, unet, base.prediction)
+    per_epoch = batches.plan.batches_per_epoch
+    notes = metadata.Notes.of(bundle, facts, base, report, per_epoch, model.optimizer, run)
+    training = Training(bundle, run, log, control, model, batches, family, unet, notes)
     _check_room(run, training, bundle)
 
     samples = Samples(run, bundle.sample, painter, log)
@@ -186,11 +188,11 @@ class Training:
         batches: Batches,
         family: Any,
         unet: Any,
-        prediction: str,
+        notes: metadata.Notes,
     ) -> None:
         self.bundle, self.model, self.done = bundle, model, 0
         self._folder, self._log, self._control = run, log, control
-        self._batches, self._prediction = batches, prediction
+        self._batches, self._notes = batches, notes
         self._family, self._unet = family, unet
         self._facts = FAMILIES[bundle.base.family]
         self._skipped = 0
@@ -290,13 +292,6 @@ class Training:
         """The adapter as it is now, in kohya's layout, on the CPU."""
         return files.kohya(lora.matrices(self._unet), self._facts, self.bundle.adapter.alpha)
 
-    def _metadata(self, tensors: dict[str, Tensor]) -> dict[str, str]:
-        family = FAMILIES[self.bundle.base.family]
-        images = len(set(self._batches.samples))
-        return files.kohya_metadata(
-            self.bundle, family, tensors, self.done, self._prediction, images
-        )
-
     def save(self) -> None:
         """Write a checkpoint. Where that fails the last one stays, and training goes on."""
         self._log.append(Doing(phase="saving"))
@@ -306,7 +301,7 @@ class Training:
                 self._folder,
                 self.done,
                 tensors,
-                self._metadata(tensors),
+                self._notes.at(self.done),
                 self._names,
                 self.model.optimizer,
                 self.model.scaler,
@@ -339,13 +334,13 @@ class Training:
         self._log.append(Doing(phase="saving"))
         matrices = lora.matrices(self._unet)
         verify.learned(matrices)
-        bundle, tensors = self.bundle, self.adapter()
-        plain = files.diffusers(matrices)
+        bundle, notes = self.bundle, self._notes.at(self.done)
+        named = metadata.diffusers(matrices, bundle.adapter.rank, bundle.adapter.alpha)
         written = {
-            self._folder / f"{bundle.name}.safetensors": (tensors, self._metadata(tensors)),
+            self._folder / f"{bundle.name}.safetensors": (self.adapter(), notes),
             self._folder / f"{bundle.name}.diffusers.safetensors": (
-                plain,
-                files.diffusers_metadata(matrices, bundle.adapter.rank, bundle.adapter.alpha),
+                files.diffusers(matrices),
+                notes | named,
             ),
         }
         question = self._batches.of(1)[0]
@@ -355,8 +350,8 @@ class Training:
 
         size = 0
         try:
-            for path, (content, metadata) in written.items():
-                size += files.write(path, content, metadata)
+            for path, (content, told) in written.items():
+                size += files.write(path, content, told)
                 verify.tensors(path, content)
             verify.answers(self._unet, list(written), self._family.load_adapter, ask)
         except BaseException as error:

@@ -12,6 +12,7 @@ from lorakit.families.base_model import BaseFacts
 from lorakit.families.families import FAMILIES
 from lorakit.hardware.facts import Accelerator, Hardware
 from lorakit.planner.disk import needed_bytes
+from lorakit.planner.facts import Facts
 from lorakit.runs.words import UNKNOWN, number, plural, size
 from lorakit.wizard.steps import step_of
 
@@ -89,8 +90,9 @@ def sizes(report: DatasetReport, limit: int = 4) -> str:
     return "    ".join(every[:limit]) + more
 
 
-def of_bundle(bundle: Bundle, hardware: Hardware, report: DatasetReport | None) -> list[Line]:
+def of_bundle(bundle: Bundle, facts: Facts) -> list[Line]:
     """One line for each section of a bundle, and the machine before them."""
+    report = facts.report
     train, sample, save = bundle.train, bundle.sample, bundle.save
     pictures = plural(len(report.pictures), "picture") if report else "pictures not looked at"
     captions = f", {plural(report.captioned, 'caption')}" if report else ""
@@ -99,7 +101,7 @@ def of_bundle(bundle: Bundle, hardware: Hardware, report: DatasetReport | None) 
     often = f"every {sample.every:,} steps" if sample.every else "before and after"
     kept = f"every {save.every:,} steps, the last {save.keep} kept" if save.every else "at the end"
     return [
-        ("machine", hardware.device),
+        ("machine", facts.hardware.device),
         ("base", f"{bundle.base.model} ({FAMILIES[bundle.base.family].title})"),
         ("dataset", f"{pictures}{captions}{buckets}, {bundle.dataset.resolution} px"),
         ("adapter", f"LoRA of rank {bundle.adapter.rank} on {bundle.adapter.targets}"),
@@ -113,7 +115,7 @@ def of_bundle(bundle: Bundle, hardware: Hardware, report: DatasetReport | None) 
             f"checkpointing {bundle.memory.checkpointing}, attention {bundle.memory.attention}",
         ),
         ("sample", f"{prompts}, {often}" if sample.prompts else "none"),
-        ("save", f"{kept}; up to {size(needed_bytes(bundle))} on disk"),
+        ("save", f"{kept}; up to {size(needed_bytes(bundle, facts.base))} on disk"),
     ]
 
 

@@ -7,10 +7,9 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pexpect
-import pyte
 import pytest
 from PIL import Image
+from terminal import Terminal
 
 from lorakit.runs.directory import Run, every, runs_root
 from lorakit.runs.state import RunState
@@ -104,71 +103,18 @@ def lorakit() -> Command:
     return command
 
 
-class Terminal:
-    """A command in a terminal of 80 x 24 cells, and what that shows."""
-
-    def __init__(self, words: tuple[str, ...], env: dict[str, str]) -> None:
-        self.child = pexpect.spawn(
-            sys.executable,
-            [str(DRIVE), *words],
-            env={**os.environ, **env},
-            dimensions=(24, 80),
-            timeout=30,
-        )
-        self.child.delaybeforesend = None
-        self.screen = pyte.Screen(80, 24)
-        self._feed = pyte.ByteStream(self.screen)
-        self.sent = b""
-
-    @property
-    def text(self) -> str:
-        return "\n".join(self.screen.display)
-
-    def until(self, words: str) -> str:
-        """Wait until the screen shows this."""
-        while words not in self.text:
-            self.read()
-        return self.text
-
-    def end(self) -> int:
-        """Wait for the end, and return the exit code."""
-        try:
-            while True:
-                self.read()
-        except pexpect.EOF:
-            self.child.close()
-        assert self.child.exitstatus is not None, f"killed by signal {self.child.signalstatus}"
-        return int(self.child.exitstatus)
-
-    def hang_up(self) -> None:
-        """Let the terminal go, as a broken line does, and wait until the command has ended."""
-        os.close(self.child.child_fd)
-        self.child.closed = self.child.ptyproc.closed = True
-        self.child.child_fd = self.child.ptyproc.fd = -1
-        self.child.ptyproc.wait()
-
-    def read(self) -> None:
-        """Wait for more output, and show it."""
-        try:
-            read = self.child.read_nonblocking(65536, timeout=30)
-        except pexpect.TIMEOUT:
-            raise AssertionError(f"it did not come; the screen shows:\n{self.text}") from None
-        self.sent += read
-        self._feed.feed(read)
-
-
 @pytest.fixture
 def terminal() -> Iterator[Callable[..., Terminal]]:
     """Runs a command in a terminal."""
     made: list[Terminal] = []
 
     def run(*words: str | Path, **env: str) -> Terminal:
-        made.append(Terminal(tuple(map(str, words)), env))
+        made.append(Terminal(DRIVE, *words, **env))
         return made[-1]
 
     yield run
     for one in made:
-        one.child.close(force=True)
+        one.close()
 
 
 @pytest.fixture

@@ -7,14 +7,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lorakit import __version__
-from lorakit.cli import demo
+from lorakit.cli import demo, train
 from lorakit.errors import LorakitError
+from lorakit.runs import launch
 from lorakit.runs.directory import Run, create, runs_root
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -33,6 +35,21 @@ def past(tmp_path: Path) -> Callable[[str], Run]:
         return run
 
     return make
+
+
+def test_a_start_that_takes_long_says_where_to_look(
+    past: Callable[[str], Run], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = past("good")
+    run.events.unlink()
+    stand_in = str(Path(__file__).parents[1] / "stand_in.py")
+    monkeypatch.setattr(launch, "WORKER", (sys.executable, stand_in))
+    monkeypatch.setattr(train, "await_started", partial(launch.await_started, seconds=0))
+    assert train.start_detached(run) == 0
+    said = capsys.readouterr()
+    assert said.out == f"{run.path}\n"
+    assert "still starting after 60 s" in said.err
+    assert str(run.log) in said.err
 
 
 def test_training_into_a_file_is_a_line_at_a_time(

@@ -16,9 +16,10 @@ from lorakit.bundle.read import parse
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.runs import control, launch
 from lorakit.runs.directory import Run, create, find
+from lorakit.runs.events import decode
 from lorakit.runs.identity import Identity, alive, identify
-from lorakit.runs.state import RunState
-from lorakit.runs.status import SILENT_SECONDS, lives, status_of
+from lorakit.runs.state import RunState, replay
+from lorakit.runs.status import SILENT_SECONDS, is_running, lives, status_of
 
 STAND_IN = Path(__file__).parents[1] / "stand_in.py"
 
@@ -46,7 +47,8 @@ def test_a_trainer_is_a_session_of_its_own_and_says_who_it_is(
     monkeypatch.setenv("STAND_IN", "wait")
     monkeypatch.setenv("HF_TOKEN", "hf_planted")
     process = launch.launch(run)
-    launch.await_started(run, process)
+    assert launch.await_started(run, process, seconds=0) is False
+    assert launch.await_started(run, process) is True
     assert os.getsid(process.pid) == process.pid
     facts = json.loads((run.path / "run.json").read_text())
     assert (facts["pid"], facts["lorakit"]) == (process.pid, __version__)
@@ -146,3 +148,25 @@ def test_a_run_of_another_host_lives_as_long_as_it_speaks(age: float, living: bo
 def test_a_run_that_was_just_started_elsewhere_lives_without_a_word() -> None:
     assert lives({"time": 1000.0}, RunState(), 1001.0)
     assert not lives({}, RunState(), 1001.0)
+
+
+@pytest.mark.parametrize(
+    ("phase", "shown"),
+    [
+        ("validating", "validating"),
+        ("a\x1b[2J", "a\\x1b[2J"),
+        ("done", "starting"),
+        ("", "starting"),
+    ],
+)
+def test_a_phase_of_a_newer_version_is_a_running_one(phase: str, shown: str) -> None:
+    line = json.dumps({"kind": "doing", "time": 1.0, "phase": phase})
+    state = replay(filter(None, [decode(line)]))
+    assert status_of(state, lives=True) == shown
+    assert is_running(status_of(state, lives=True))
+    assert not is_running(status_of(state, lives=False))
+
+
+def test_an_outcome_of_a_newer_version_is_an_end() -> None:
+    line = '{"kind":"finished","time":1.0,"outcome":"converged","step":3,"files":[]}'
+    assert status_of(replay(filter(None, [decode(line)])), lives=True) == "done"

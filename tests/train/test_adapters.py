@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 
 import pytest
 import torch
 from diffusers import UNet2DConditionModel
-from safetensors import safe_open
 from safetensors.torch import load_file
 
-from lorakit.bundle.models import Adapter, Bundle
+from lorakit.bundle.models import Adapter
 from lorakit.errors import LorakitError
 from lorakit.families.families import FAMILIES
 from lorakit.train.adapters import files, lora, verify
@@ -89,25 +87,6 @@ def matrices() -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
     torch.manual_seed(0)
     name = "down_blocks.0.attentions.0.transformer_blocks.0.attn1.to_"
     return {f"{name}{q}": (torch.randn(4, 16), torch.randn(16, 4)) for q in "qkv"}
-
-
-def test_headers_are_sorted_and_every_note_is_a_string(
-    tmp_path: Path, matrices: dict, bundle: Bundle
-) -> None:
-    tensors = files.kohya(matrices, FAMILY, 2.0)
-    notes = files.kohya_metadata(bundle, FAMILY, tensors, 6, "epsilon", 5)
-    path = tmp_path / "a.safetensors"
-    files.write(path, tensors, notes)
-    raw = path.read_bytes()
-    header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
-    assert list(header["__metadata__"]) == sorted(notes)
-    with safe_open(path, "pt") as opened:
-        assert opened.metadata() == notes
-    assert notes["ss_base_model_version"] == "sd_v1"
-    assert notes["modelspec.architecture"] == "stable-diffusion-v1/lora"
-    assert (notes["ss_network_dim"], notes["ss_network_alpha"]) == ("4", "2.0")
-    data = raw[8 + int.from_bytes(raw[:8], "little") :]
-    assert notes["sshs_model_hash"] == hashlib.sha256(data).hexdigest()
 
 
 def test_equal_content_gives_equal_bytes_and_digest(tmp_path: Path, matrices: dict) -> None:

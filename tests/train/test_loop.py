@@ -14,7 +14,7 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
-from trainings import Watched, changed, trained
+from trainings import Watched, changed, trained, watched
 
 from lorakit.bundle.models import Bundle
 from lorakit.bundle.write import write
@@ -158,9 +158,10 @@ def test_requests_to_save_and_sample_are_honoured(bundle: Bundle, run: Path, log
 def test_old_checkpoints_go_and_each_is_complete(bundle: Bundle, run: Path, log: Watched) -> None:
     trained(changed(bundle, train={"steps": 9}), run, log)
     assert checkpoint.complete(run) == [8, 9]  # every 2 and the last, keep 2
-    folder = run / "checkpoints" / "step-000008"
+    folder = run / "checkpoints" / "step-000009"
     state = json.loads((folder / "state.json").read_text())
-    assert (state["step"], state["images"], state["steps"]) == (8, 14, 9)
+    seen = sum(e.images for e in log.of(Stepped))
+    assert (state["step"], state["steps"], state["images"]) == (9, 9, seen)
     assert not any(f.name.startswith(".") for f in (run / "checkpoints").iterdir())
 
 
@@ -178,15 +179,15 @@ def test_a_loss_that_stays_not_finite_ends_the_run(
         save_file({**kept, "mean": torch.full_like(kept["mean"], torch.nan)}, entry)
 
     poison(entries[0])
-    one = Watched(run / "one.jsonl")
-    assert trained(wanted, run, one).step == 20
+    one = watched(run / "one")
+    assert trained(wanted, run / "one", one).step == 20
     assert losses(one).count(None) == 4  # once in each of four epochs
 
     for entry in entries[1:]:
         poison(entry)
-    every = Watched(run / "every.jsonl")
-    with pytest.raises(LorakitError, match="5 steps in a row") as failure:
-        trained(wanted, run, every)
+    every = watched(run / "every")
+    with pytest.raises(LorakitError, match=r"5 steps in a row.*never finite") as failure:
+        trained(wanted, run / "every", every)
     assert failure.value.code == ExitCode.TRAINING_FAILED
     assert not every.of(Finished)
 

@@ -1,18 +1,13 @@
-"""A wizard driven by keys: in a terminal that is only thought of, and in a real one."""
+"""A wizard driven by keys, in a terminal that is only thought of."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import pexpect
 import place
-import pyte
 from textual.pilot import Pilot
 from textual.widgets import OptionList
 
@@ -97,63 +92,3 @@ def drive_in(
 
     asyncio.run(play())
     return app.return_value
-
-
-class Terminal:
-    """`lorakit` in a real terminal of 80 x 24 cells, and what that shows."""
-
-    def __init__(self, **env: str) -> None:
-        self.child = pexpect.spawn(
-            sys.executable,
-            ["-m", "lorakit"],
-            env={**os.environ, **env},
-            dimensions=(24, 80),
-            timeout=30,
-        )
-        self.child.delaybeforesend = None
-        self._began = time.monotonic()
-        self._up_seconds: float | None = None
-        self.screen = pyte.Screen(80, 24)
-        self._feed = pyte.ByteStream(self.screen)
-        self.sent = b""
-
-    @property
-    def text(self) -> str:
-        return "\n".join(self.screen.display)
-
-    def until(self, words: str) -> str:
-        """Wait until the screen shows this."""
-        while words not in self.text:
-            self.read()
-        if self._up_seconds is None:
-            self._up_seconds = time.monotonic() - self._began
-        return self.text
-
-    @property
-    def soon(self) -> float:
-        """Two seconds, or on a machine that is busy as long as the start took."""
-        return max(2.0, self._up_seconds or 0)
-
-    def read(self) -> None:
-        part = self.child.read_nonblocking(65536, timeout=30)
-        self.sent += part
-        self._feed.feed(part)
-
-    def end(self) -> int:
-        """Read to the end, and return the exit code."""
-        try:
-            while True:
-                self.read()
-        except pexpect.EOF:
-            self.child.close()
-        assert self.child.exitstatus is not None, f"killed by signal {self.child.signalstatus}"
-        return int(self.child.exitstatus)
-
-    def hang_up(self) -> float:
-        """Let the terminal go, as a broken line does; returns seconds until the process ended."""
-        started = time.monotonic()
-        os.close(self.child.child_fd)
-        self.child.closed = self.child.ptyproc.closed = True
-        self.child.child_fd = self.child.ptyproc.fd = -1
-        self.child.ptyproc.wait()
-        return time.monotonic() - started

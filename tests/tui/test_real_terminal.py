@@ -8,21 +8,23 @@ from pathlib import Path
 
 import place
 import pytest
-from driven import ANSWERS, Terminal
+from driven import ANSWERS
 from hypothesis import given
 from hypothesis import strategies as st
+from terminal import Terminal
 
 from lorakit.wizard import draft
+
+WIZARD = ("-m", "lorakit")
 
 COLOUR = re.compile(rb"\x1b\[(?:[0-9;]*;)?(?:3[0-7]|4[0-7]|9[0-7]|10[0-7]|[34]8;[25])[;m]")
 
 
 @pytest.fixture
 def terminal() -> Iterator[Terminal]:
-    it = Terminal()
+    it = Terminal(*WIZARD)
     yield it
-    if not it.child.closed:
-        it.child.close(force=True)
+    it.close()
 
 
 def test_a_kill_gives_the_terminal_back(terminal: Terminal) -> None:
@@ -95,7 +97,7 @@ def test_no_bytes_break_the_reading_of_keys(parts: list[bytes]) -> None:
 
 
 def test_no_color_means_none(here: Path) -> None:
-    it = Terminal(NO_COLOR="1")
+    it = Terminal(*WIZARD, NO_COLOR="1")
     it.until("trains on")
     it.child.send("\r")
     it.until("comes with lorakit")
@@ -105,7 +107,7 @@ def test_no_color_means_none(here: Path) -> None:
 
 
 def test_it_draws_in_a_locale_without_utf8(here: Path) -> None:
-    it = Terminal(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    it = Terminal(*WIZARD, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
     text = it.until("trains on")
     assert all(ord(c) < 128 for c in text)
     it.child.send("\x11")

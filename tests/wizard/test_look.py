@@ -43,8 +43,7 @@ def test_a_review_says_what_train_would_say(tmp_path: Path) -> None:
     reviewed = look.review(state.proposal.bundle, state, silent)
     assert reviewed.errors == 1
     assert {step_of(p) for p in reviewed.problems if p.severity == "error"} == {"pictures"}
-    facts = reviewed.facts
-    sections = summary.of_bundle(state.proposal.bundle, facts.hardware, facts.report)
+    sections = summary.of_bundle(state.proposal.bundle, reviewed.facts)
     verdicts = {name: summary.verdict(name, reviewed.problems) for name, _ in sections}
     assert verdicts["dataset"] == "1 error"
     assert verdicts["train"] == "ok"

@@ -99,9 +99,14 @@ def _casting(made: nn.Module) -> nn.Module:
 
 
 def layers(unet: nn.Module) -> dict[str, LoraLayer]:
-    """The adapted layers by module name, sorted."""
-    found = {n: m for n, m in unet.named_modules() if isinstance(m, LoraLayer)}
+    """The adapted layers by module name, sorted; the same names in a compiled or wrapped model."""
+    found = {_bare(n): m for n, m in unet.named_modules() if isinstance(m, LoraLayer)}
     return dict(sorted(found.items()))
+
+
+def _bare(name: str) -> str:
+    """A module's name without what torch.compile and DistributedDataParallel put into it."""
+    return ".".join(part for part in name.split(".") if part not in ("_orig_mod", "module"))
 
 
 def live(unet: nn.Module) -> dict[str, tuple[Tensor, Tensor]]:
@@ -125,4 +130,4 @@ def matrices(unet: nn.Module) -> dict[str, tuple[Tensor, Tensor]]:
 
 def names(unet: nn.Module) -> list[str]:
     """The trained weights' names, in the order in which `attach` returns them."""
-    return [name for name, weight in unet.named_parameters() if weight.requires_grad]
+    return [_bare(name) for name, weight in unet.named_parameters() if weight.requires_grad]

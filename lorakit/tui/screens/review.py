@@ -118,7 +118,7 @@ class ReviewScreen(StepScreen):
             rows = [*problems(found)]
             if rows:
                 rows.append(("", ""))
-            for section, words in summary.of_bundle(bundle, facts.hardware, facts.report):
+            for section, words in summary.of_bundle(bundle, facts):
                 verdict = summary.verdict(section, found)
                 rows.append((section, words if verdict == "ok" else f"{words}  ({verdict})"))
             text.update(lines(rows))
