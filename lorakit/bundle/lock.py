@@ -88,7 +88,7 @@ class Lock(Section):
     why: str = ""
     """The reason for it, in words."""
 
-    versions: dict[str, str] = {}
+    versions: Annotated[dict[str, str], Field(default_factory=dict)]
     """Of Python and of the libraries."""
 
     dataset: LockedDataset = LockedDataset()

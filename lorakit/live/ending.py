@@ -44,7 +44,15 @@ def conclude(run: Run, seen: Seen) -> tuple[list[str], int]:
     code = ended.exit_code if isinstance(ended, Finished) else ExitCode.OK
     if seen.signal is not None and seen.status == "stopped":
         code = INTERRUPTED[seen.signal]
-    return list(ending(run, seen.state)), int(code)
+    said = list(ending(run, seen.state))
+    if run.original.is_file():
+        from lorakit.runs.verdict import verdict
+
+        judged = verdict(run)
+        said += ["", *judged.lines]
+        if judged.broken and code == ExitCode.OK:
+            code = ExitCode.TRAINING_FAILED
+    return said, int(code)
 
 
 def ending(run: Run, state: RunState) -> Iterator[str]:

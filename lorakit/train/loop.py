@@ -14,7 +14,7 @@ from lorakit.bundle.models import Bundle
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.families.families import FAMILIES
 from lorakit.runs.events import Doing, Finished, Log, Noted, Saved, Stepped
-from lorakit.train import checkpoint, device, download, optim, prepare
+from lorakit.train import checkpoint, device, download, lock, optim, prepare
 from lorakit.train.adapters import files, lora, verify
 from lorakit.train.batches import Batches
 from lorakit.train.control import Control
@@ -47,6 +47,7 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
         return _stopped_early(control)
     log.append(Doing(phase="caching"))
     base, report = prepare.look(bundle, run)
+    locked = lock.begin(bundle, base, report, where, run, log)
     ready = prepare.encode(bundle, base, report, family, where, log, control.stopping)
     if ready is None:
         return _stopped_early(control)
@@ -92,13 +93,16 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
 
     stopped = training.done < bundle.train.steps
     final = training.write_final()
+    digest = files.digest(training.adapter())
+    if not stopped:
+        lock.finish(locked, digest, training.done, run, log)
     if not stopped and training.done not in samples.drawn():
         samples.draw(training.done)
     return Finished(
         outcome="stopped" if stopped else "done",
         step=training.done,
         files=[*(p.name for p in final), *samples.sheets()],
-        digest=files.digest(training.adapter()),
+        digest=digest,
         exit_code=control.exit_code if stopped else ExitCode.OK,
     )
 

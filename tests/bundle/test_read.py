@@ -43,12 +43,11 @@ def test_what_is_not_said_takes_its_default() -> None:
 
 def values(data: Any, key: str = "") -> dict[str, Any]:
     """Every value of a text by its place."""
-    inner = data.items() if isinstance(data, dict) else enumerate(data)
+    if not isinstance(data, dict | list):
+        return {key: data}
     found: dict[str, Any] = {}
-    for name, given in inner:
-        found |= values(given, f"{key}.{name}") if isinstance(given, dict | list) else {
-            f"{key}.{name}": given
-        }  # fmt: skip
+    for name, inner in data.items() if isinstance(data, dict) else enumerate(data):
+        found |= values(inner, f"{key}.{name}")
     return found
 
 
