@@ -62,14 +62,14 @@ def of_locks(then: Lock, now: Lock) -> list[Difference]:
 
 
 def promise(then: Lock, now: Lock, found: Sequence[Difference]) -> tuple[bool, str]:
-    """Whether a replay gives the same bytes, and why, in a sentence; `found` is what differs."""
+    """Whether a replay gives the same bytes, and a line that says why; `found` is what differs."""
     if found:
         some = "one thing differs" if len(found) == 1 else f"{len(found)} things differ"
-        return False, f"The same bytes are not promised: {some} from the lock."
+        return False, f"same bytes promised: no, {some} from the lock"
     unsure = next((lock for lock in (then, now) if lock.determinism != "bytes"), None)
     if unsure is not None:
-        return False, f"The same bytes are not promised: {unsure.why or 'the lock says so'}."
-    return True, f"The same bytes are promised: {now.why or 'nothing differs from the lock'}."
+        return False, f"same bytes promised: no, {unsure.why or 'the lock does not say why'}"
+    return True, f"same bytes promised: yes, {now.why or 'nothing differs from the lock'}"
 
 
 def lines(found: Sequence[Difference], pictures: int | None = PICTURES) -> list[str]:

@@ -11,6 +11,7 @@ from lorakit.bundle.lock import Lock
 from lorakit.bundle.read import read
 from lorakit.runs.compare import Comparison, Result, result_in, result_of, results
 from lorakit.runs.directory import Run
+from lorakit.runs.words import clean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +34,11 @@ class Verdict:
     def lines(self) -> list[str]:
         """In words, the answer first."""
         first, *rest = self.comparison.lines()
-        return [f"replay: {first}", *rest, f"  {self.why}", *self._named()]
-
-    def _named(self) -> list[str]:
-        return [f"    {line}" for line in diff.lines(self.differences)]
+        named = [f"    {clean(line)}" for line in diff.lines(self.differences)]
+        said = [f"replay: {first}", *rest, f"  {clean(self.why)}", *named]
+        if self.broken:
+            said.append("  This should not be. Please report it, with bundle.toml of both runs.")
+        return said
 
 
 def verdict(run: Run) -> Verdict:
@@ -46,7 +48,7 @@ def verdict(run: Run) -> Verdict:
     """
     then, now = read(run.original).lock, read(run.bundle).lock
     if then is None or now is None:
-        found, promised, why = [], False, "What differs is not known: a lock was not written."
+        found, promised, why = [], False, "same bytes promised: no, a lock was not written"
     else:
         found = diff.of_locks(then, now)
         promised, why = diff.promise(then, now, found)
