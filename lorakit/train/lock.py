@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from lorakit import __version__
-from lorakit.bundle.diff import settings_digest
+from lorakit.bundle.diff import lines, of_locks, settings_digest
 from lorakit.bundle.lock import (
     Lock,
     LockedBase,
@@ -48,7 +48,7 @@ def present(
     libraries = {name: version(name) for name in LIBRARIES}
     return Lock(
         lorakit=__version__,
-        run=run,
+        run=_readable(run),
         settings=settings_digest(bundle),
         threads=torch.get_num_threads(),
         attention=bundle.memory.attention,
@@ -79,8 +79,19 @@ def begin(
     run: Path,
     log: Log,
 ) -> Lock:
-    """Lock the bundle of a run that starts, and return the lock."""
+    """Lock the bundle of a run that starts, and return the lock.
+
+    Where the run was begun under other conditions, it says which, and promises no bytes any more.
+    """
     locked = present(bundle, base, report, device, run.name)
+    before = bundle.lock
+    if before is not None and before.run == locked.run:
+        changed = lines(of_locks(before, locked))
+        for line in changed:
+            log.append(Noted(text=f"not as this run began: {line}", level="warning"))
+        if changed or before.determinism != locked.determinism:
+            why = "the run was resumed under other conditions"
+            locked = locked.model_copy(update={"determinism": "statistics", "why": why})
     _write(run, locked, log)
     return locked
 
@@ -103,10 +114,15 @@ def _pictures(bundle: Bundle, report: DatasetReport) -> tuple[str, ...]:
     found = []
     for picture in report.pictures:
         name = f"{picture.source}/{picture.name}" if several else picture.name
-        readable = name.encode("utf-8", "backslashreplace").decode()  # a name may be any bytes
         caption = hashlib.sha256(picture.caption.encode()).hexdigest()
-        found.append(str(LockedPicture(readable, picture.sha256[:START], caption[:START])))
+        line = LockedPicture(_readable(name), picture.sha256[:START], caption[:START])
+        found.append(str(line))
     return tuple(found)
+
+
+def _readable(name: str) -> str:
+    """A name of a file, which may be any bytes, as text that TOML can hold."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _hardware(device: torch.device) -> LockedHardware:

@@ -160,7 +160,7 @@ def test_diff_is_by_meaning(bundle: Path, lorakit: Command) -> None:
     same = lorakit("diff", bundle, other)
     assert same.returncode == 0, same.stdout
     assert same.stdout == ""
-    other.write_text(other.read_text().replace("steps = 30", "steps = 31"))
+    other.write_text(other.read_text().replace("steps = 30", "steps = 31", 1))
     ended = lorakit("diff", bundle, other)
     assert (ended.returncode, ended.stdout) == (1, "train.steps  30 -> 31\n")
     told = lorakit("diff", bundle, other, "--json")

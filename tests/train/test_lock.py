@@ -20,7 +20,7 @@ from lorakit.runs.events import FILE, Doing, Event, Finished, Log, Noted
 from lorakit.runs.events import Tail as Reader
 from lorakit.train import device, prepare
 from lorakit.train.control import Control
-from lorakit.train.lock import main, present
+from lorakit.train.lock import begin, main, present
 from lorakit.train.loop import train
 
 CPU = torch.device("cpu")
@@ -121,6 +121,29 @@ def test_a_run_that_was_stopped_has_a_lock_without_a_result(own: Bundle, tmp_pat
     lock = read(run / "bundle.toml").lock
     assert lock is not None
     assert lock.result is None
+
+
+@pytest.mark.usefixtures("fresh_cache")
+def test_a_run_that_goes_on_elsewhere_says_so_and_promises_less(
+    own: Bundle, tmp_path: Path
+) -> None:
+    trained(own, tmp_path / "run")
+    began = read(tmp_path / "run" / "bundle.toml")
+    assert began.lock is not None
+    log = Log(tmp_path / "again.jsonl")
+    base, report = prepare.look(own, tmp_path)
+    assert begin(began, base, report, CPU, tmp_path / "run", log).determinism == "bytes"
+    assert not list(Reader(tmp_path / "again.jsonl").read())
+    versions = {**began.lock.versions, "torch": "1.2.3"}
+    older = began.model_copy(update={"lock": began.lock.model_copy(update={"versions": versions})})
+    now = begin(older, base, report, CPU, tmp_path / "run", log)
+    assert (now.determinism, now.why) == (
+        "statistics",
+        "the run was resumed under other conditions",
+    )
+    (note,) = Reader(tmp_path / "again.jsonl").read()
+    assert isinstance(note, Noted)
+    assert note.text.startswith('not as this run began: torch  "1.2.3" -> ')
 
 
 def test_each_picture_and_caption_that_changed_is_named(own: Bundle, tmp_path: Path) -> None:
