@@ -34,11 +34,11 @@ class Verdict:
     def lines(self) -> list[str]:
         """In words, the answer first."""
         first, *rest = self.comparison.lines()
-        named = [f"    {clean(line)}" for line in diff.lines(self.differences)]
-        said = [f"replay: {first}", *rest, f"  {clean(self.why)}", *named]
+        named = (f"    {line}" for line in diff.lines(self.differences))
+        said = [f"replay: {first}", *rest, f"  {self.why}", *named]
         if self.broken:
             said.append("  This should not be. Please report it, with bundle.toml of both runs.")
-        return said
+        return [clean(line) for line in said]  # a lock may be a stranger's
 
 
 def verdict(run: Run) -> Verdict:

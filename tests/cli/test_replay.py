@@ -6,10 +6,11 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lorakit.bundle.lock import Lock, LockedBase, LockedHardware, Result
+from lorakit.bundle.lock import Lock, LockedBase, LockedDataset, LockedHardware, Result
 from lorakit.bundle.paths import absolute
 from lorakit.bundle.read import read
 from lorakit.bundle.write import dump, write_lock
@@ -143,6 +144,31 @@ def test_training_a_locked_bundle_is_a_new_training(
     # What the file leaves to a default stands in the run's own copy.
     assert "rank = 16\nalpha = 16.0\n" in text
     assert not the_run().original.exists()
+
+
+def test_on_a_terminal_it_is_the_panel_of_train(locked: Path, terminal: Callable[..., Any]) -> None:
+    seen = terminal("replay", locked, STAND_IN="train 30")
+    assert seen.end() == 0
+    assert b"Ctrl-C stop and save" in seen.sent
+    assert "replay: the same LoRA" in seen.text
+
+
+def test_a_lock_of_a_stranger_steers_no_terminal(locked: Path, lorakit: Command) -> None:
+    evil = "\x1b[31m"
+    result = Result(digest=evil, step=30)
+    hardware = LockedHardware(device=evil, cpu=evil)
+    dataset = LockedDataset(digest="x", pictures=(f"{evil} a b",))
+    update = {"result": result, "why": evil, "versions": {evil: evil}, "dataset": dataset}
+    write_lock(locked, LOCK.model_copy(update={**update, "hardware": hardware}))
+    here = {"versions": {evil: "1"}, "dataset": {"digest": "y"}}
+    ended = lorakit("replay", locked, env={"STAND_IN_LOCK": json.dumps(here)})
+    assert "\x1b" not in ended.stdout + ended.stderr
+    assert "picture \\x1b[31m" in ended.stderr
+    assert "another LoRA: digest \\x1b[31m then" in ended.stdout
+    other = locked.with_name("other.toml")
+    other.write_text(locked.read_text())
+    write_lock(other, LOCK)
+    assert "\x1b" not in lorakit("diff", locked, other).stdout
 
 
 def test_what_is_neither_bundle_nor_run_is_named(lorakit: Command, tmp_path: Path) -> None:
