@@ -9,7 +9,7 @@ from pathlib import Path
 from lorakit.bundle.lock import Lock
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.runs.directory import Run
-from lorakit.runs.events import Event, Finished, Resumed, Stepped, Tail
+from lorakit.runs.events import Event, Failed, Finished, Resumed, Stepped, Tail
 from lorakit.runs.words import clean, plural
 
 
@@ -168,13 +168,13 @@ def curves(then: dict[int, float | None], now: dict[int, float | None]) -> Curve
 def result_of(run: Run) -> Result:
     """What came out of a run so far, from its events."""
     events = list(Tail(run.events).read())
-    ended = next((e for e in reversed(events) if isinstance(e, Finished)), None)
-    if ended is None or ended.outcome != "done":
+    last = next((e for e in reversed(events) if isinstance(e, Finished | Failed | Resumed)), None)
+    if not isinstance(last, Finished) or last.outcome != "done":
         return Result(digest="", losses=losses(events))
-    named = (n for n in ended.files if n.endswith(".safetensors") and ".diffusers." not in n)
+    named = (n for n in last.files if n.endswith(".safetensors") and ".diffusers." not in n)
     adapter = next((run.path / name for name in named), None)
     return Result(
-        digest=ended.digest,
+        digest=last.digest,
         adapter=adapter if adapter and adapter.is_file() else None,
         losses=losses(events),
     )

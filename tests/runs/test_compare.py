@@ -7,8 +7,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from lorakit.errors import LorakitError
-from lorakit.runs.compare import Curves, Result, curves, losses, results, tensors
-from lorakit.runs.events import Event, Resumed, Stepped, Tail
+from lorakit.runs.compare import Curves, Result, curves, losses, result_of, results, tensors
+from lorakit.runs.directory import Run
+from lorakit.runs.events import FILE, Event, Finished, Log, Resumed, Stepped, Tail
 from lorakit.runs.state import replay
 
 DATA = Path(__file__).parents[1] / "data" / "events"
@@ -58,6 +59,22 @@ def test_curves_are_compared_where_both_have_steps() -> None:
     found = curves(then, {1: 1.0, 2: 2.5, 3: 1.0, 9: 1.0})
     assert found == Curves(steps=3, first=2, largest=0.5, mean=0.25)
     assert curves(then, {}) == Curves(steps=0, first=None, largest=0.0, mean=0.0)
+
+
+def test_a_result_is_that_of_a_run_that_is_done(tmp_path: Path) -> None:
+    log = Log(tmp_path / FILE)
+    files = ["tiny.diffusers.safetensors", "tiny.safetensors", "samples/sheet.png"]
+    (tmp_path / "tiny.safetensors").touch()
+    log.append(stepped(1, 1.0))
+    assert result_of(Run(tmp_path)).digest == ""
+    log.append(Finished(outcome="stopped", step=1, files=files, digest="aa"))
+    assert result_of(Run(tmp_path)).digest == ""
+    log.append(Finished(outcome="done", step=1, files=files, digest="bb"))
+    assert result_of(Run(tmp_path)) == Result(
+        digest="bb", adapter=tmp_path / "tiny.safetensors", losses={1: 1.0}
+    )
+    log.append(Resumed(step=1))  # for more steps
+    assert result_of(Run(tmp_path)).digest == ""
 
 
 def test_a_comparison_in_words(tmp_path: Path) -> None:
