@@ -2,11 +2,14 @@
 
 The variable STAND_IN says what it does: `train N` does N steps, `wait` trains until it is asked to
 stop, `noisy` does so with numbers that change, `stubborn` ends by a signal only, `fail` says why
-it fails, `die` says nothing. `stand_in.py --draw ... -- RUN PROMPT` stands in for drawing.
+it fails, `die` says nothing. `stand_in.py --draw ... -- RUN PROMPT` stands in for drawing, and
+`stand_in.py --lock BUNDLE` for looking at what is here: that of the bundle's lock, but for what the
+variable STAND_IN_LOCK says, as JSON.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import sys
@@ -112,7 +115,19 @@ def draw(*options: str) -> int:
     return 0
 
 
+def look(bundle: Path) -> int:
+    from lorakit.bundle.read import read
+
+    lock = read(bundle).lock
+    if lock is None or os.environ.get("STAND_IN_LOCK") == "fail":
+        return 4
+    print(json.dumps(lock.model_dump() | json.loads(os.environ.get("STAND_IN_LOCK", "{}"))))
+    return 0
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "--lock":
+        sys.exit(look(Path(sys.argv[2])))
     if sys.argv[1] == "--draw":
         sys.exit(draw(*sys.argv[2:]))
     words = os.environ.get("STAND_IN", "train 30").split()

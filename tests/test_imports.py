@@ -59,6 +59,8 @@ def test_help_and_version_import_nothing_that_takes_time(
         ("watch",),
         ("stop",),
         ("check", "bundle.toml"),
+        ("diff", "bundle.toml", "dog"),
+        ("replay", "bundle.toml", "--strict"),
         ("new",),
         (),
     ],

@@ -82,6 +82,10 @@ def explain(
     found = error.errors(include_url=False)
     problems: list[Problem] = []
     meant: set[str] = set()
+    if "lock" in model.model_fields:
+        damaged = [e for e in found if e["loc"][0] == "lock"]
+        problems += [_damaged_lock(keys.join(e["loc"]), e["type"]) for e in damaged[:1]]
+        found = [e for e in found if e not in damaged]
     for e in (e for e in found if e["type"] == "extra_forbidden"):
         problem, other = _unknown(model, e["loc"], e["input"])
         problems.append(problem)
@@ -94,6 +98,15 @@ def explain(
             continue  # pydantic counts the entries that are left
         problems.append(_refused(model, e["type"], key, e["input"], typed.get(tuple(e["loc"]), "")))
     return problems
+
+
+def _damaged_lock(key: str, kind: str) -> Problem:
+    how = {"missing": "is missing", "extra_forbidden": "is no key of a lock"}
+    return Problem(
+        where=key,
+        what=f"{key} {how.get(kind, 'is not what lorakit wrote there')}: the lock is damaged.",
+        fix="Take the [lock] tables out of the file; they only say what a past run used.",
+    )
 
 
 def _refused(model: type[BaseModel], kind: str, key: str, given: Any, typed: str) -> Problem:

@@ -1,15 +1,18 @@
 """The sections of a bundle: one model each, and the docstring under a field is its documentation.
 
 The same text is the wizard's help, the description in the JSON schema and the reference table.
-Models are frozen and strict: a quoted number, an unknown key, nan and inf are refused.
+The lock, which is nobody's to write, has its models in `lock.py`.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
+
+from lorakit.bundle.lock import Lock
+from lorakit.bundle.section import Section
 
 SCHEMA: Literal[1] = 1
 """The version of the bundle's format that this lorakit writes."""
@@ -32,18 +35,6 @@ def _path(text: str) -> str:
 
 PathText = Annotated[str, Field(min_length=1), AfterValidator(_path)]
 """A path, or a Hub id, as text."""
-
-
-class Section(BaseModel):
-    """What all sections share."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        allow_inf_nan=False,
-        use_attribute_docstrings=True,
-    )
 
 
 class Base(Section):
@@ -239,5 +230,5 @@ class Bundle(Section):
     sample: Sample = Sample()
     save: Save = Save()
 
-    lock: dict[str, Any] = {}
+    lock: Lock | None = None
     """Written by lorakit: what a run really used."""

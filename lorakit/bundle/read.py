@@ -6,12 +6,14 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from lorakit.bundle import keys, layout, syntax
 from lorakit.bundle.explain import check_schema, explain, is_newer
+from lorakit.bundle.migrations import MIGRATIONS, Migration, migrate
 from lorakit.bundle.models import SCHEMA, Bundle
 from lorakit.bundle.overrides import apply
 from lorakit.bundle.problems import BundleError, Problem
@@ -50,29 +52,40 @@ def build(
 
 
 def check(
-    data: Mapping[str, Any], overrides: Sequence[str] = (), text: str = ""
+    data: Mapping[str, Any],
+    overrides: Sequence[str] = (),
+    text: str = "",
+    migrations: Mapping[int, Migration] = MIGRATIONS,
 ) -> tuple[Bundle | None, list[Problem]]:
-    """Like `build`, with the problems returned; the bundle is None where there are any."""
-    return validate(Bundle, data, overrides, text)
+    """Like `build`, with the problems returned; the bundle is None where one is an error.
+
+    A bundle of an older schema is migrated first, and a warning says so.
+    """
+    return validate(Bundle, data, overrides, text, migrations)
 
 
 def validate(
-    model: type[File], data: Mapping[str, Any], overrides: Sequence[str] = (), text: str = ""
+    model: type[File],
+    data: Mapping[str, Any],
+    overrides: Sequence[str] = (),
+    text: str = "",
+    migrations: Mapping[int, Migration] = MappingProxyType({}),
 ) -> tuple[File | None, list[Problem]]:
     """Like `check`, for any kind of file that has a `schema`, such as a preset."""
-    tables = copy.deepcopy(dict(data))
+    tables, found = migrate(copy.deepcopy(dict(data)), migrations)
     typed, mistyped = apply(tables, overrides)
-    found = check_schema(tables)
-    if found and is_newer(tables):
-        return None, _placed(found, text, typed)  # its other keys mean nothing here
+    unknown = check_schema(tables)
+    if unknown and is_newer(tables):
+        return None, _placed(unknown, text, typed)  # its other keys mean nothing here
     tables["schema"] = SCHEMA
     made = None
+    found += unknown
     try:
         made = model.model_validate(tables)
     except ValidationError as error:
         found += explain(error, model, typed)
     problems = mistyped + _placed(found, text, typed)
-    return (None if problems else made), problems
+    return (None if any(p.severity == "error" for p in problems) else made), problems
 
 
 def _placed(problems: list[Problem], text: str, typed: Mapping[keys.Path, str]) -> list[Problem]:

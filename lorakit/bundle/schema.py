@@ -11,6 +11,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import UnionType
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
@@ -27,7 +28,6 @@ _KINDS: dict[Any, Kind] = {
     int: "whole number",
     float: "number",
     str: "text",
-    dict[str, Any]: "table",
 }
 
 
@@ -147,6 +147,10 @@ def _document(key: str, info: FieldInfo) -> tuple[FieldDoc, type[BaseModel] | No
 def _type(annotation: Any) -> tuple[Kind, tuple[str, ...], type[BaseModel] | None]:
     """The kind of a type, its choices, and the model of the table or tables it is."""
     origin, inside = get_origin(annotation), get_args(annotation)
+    if (
+        origin is UnionType
+    ):  # the lock, absent until a run writes it: its keys are nobody's to look up
+        return "table", (), None
     if origin is Literal:
         texts = all(isinstance(choice, str) for choice in inside)
         return ("text", inside, None) if texts else ("whole number", (), None)
@@ -191,11 +195,14 @@ def _sentences(doc: str | None) -> str:
 
 
 def _tidy(node: Any) -> Any:
-    """Descriptions on one line, and no titles made up from names."""
+    """Descriptions on one line, no titles made up from names, and no null, which TOML lacks."""
     if isinstance(node, list):
         return [_tidy(n) for n in node]
     if not isinstance(node, dict):
         return node
+    if {"type": "null"} in node.get("anyOf", ()):
+        [given] = (kind for kind in node["anyOf"] if kind != {"type": "null"})
+        node = {k: v for k, v in node.items() if k not in ("anyOf", "default")} | given
     tidy = {k: _tidy(v) for k, v in node.items() if not (k == "title" and isinstance(v, str))}
     if isinstance(tidy.get("description"), str):
         tidy["description"] = _sentences(tidy["description"])

@@ -13,25 +13,23 @@ from typing import Any
 from lorakit.bundle import syntax
 from lorakit.bundle.document import document
 from lorakit.bundle.edit import edit
+from lorakit.bundle.lock import Lock, with_lock
 from lorakit.bundle.models import Bundle
 from lorakit.bundle.read import parse
 from lorakit.errors import ExitCode, LorakitError
 
-__all__ = ["dump", "edit", "replace", "tables", "write"]
+__all__ = ["dump", "edit", "replace", "tables", "write", "write_lock"]
 
 
 def tables(bundle: Bundle) -> dict[str, Any]:
-    """A bundle as plain tables and values, by the names of the file. An empty lock is left out."""
-    data = bundle.model_dump(by_alias=True)
-    if not data["lock"]:
-        del data["lock"]
-    return data
+    """A bundle as plain tables and values, by the names of the file, without what it lacks."""
+    return bundle.model_dump(by_alias=True, exclude_none=True)
 
 
 def dump(bundle: Bundle, reasons: Mapping[str, str] = {}) -> str:
     """A bundle as TOML, every value written out, with the reason for it as a comment behind it.
 
-    `reasons` goes by dotted key. Raises LorakitError for a lock that TOML cannot hold.
+    `reasons` goes by dotted key. Raises LorakitError for a value that TOML cannot hold.
     """
     file = shlex.quote(f"{bundle.name}.toml")
     header = (
@@ -50,6 +48,12 @@ def write(path: Path, bundle: Bundle, reasons: Mapping[str, str] = {}) -> None:
     An existing file keeps its mode, and its content if anything fails. Raises LorakitError.
     """
     replace(path, dump(bundle, reasons), lambda text: parse(text, where=str(path)) == bundle)
+
+
+def write_lock(path: Path, lock: Lock) -> None:
+    """Put a lock into a bundle's file, in the place of one that is there. Raises LorakitError."""
+    text = with_lock(syntax.read_text(path), lock)
+    replace(path, text, lambda back: parse(back, where=str(path)).lock == lock)
 
 
 def replace(path: Path, text: str, good: Callable[[str], bool]) -> None:

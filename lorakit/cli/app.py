@@ -164,6 +164,39 @@ def train(
 
 
 @app.command()
+def replay(
+    source: Annotated[
+        str, typer.Argument(metavar="BUNDLE|RUN", help="A bundle, or a run by name or folder.")
+    ],
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse where anything differs from the lock.")
+    ] = False,
+    runs: RunsFolder = None,
+) -> None:
+    """Train a bundle again, and say whether it gives the same LoRA.
+
+    Asks nothing. What differs from the bundle's lock is said first. The exit code is 1 where the
+    same bytes were promised and did not come, 2 where --strict refuses, else that of train.
+    """
+    from lorakit.cli.replay import replay as command
+
+    raise typer.Exit(command(source, strict, runs))
+
+
+@app.command()
+def diff(
+    then: Annotated[str, typer.Argument(metavar="A", help="A bundle, or a run.")],
+    now: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    json: Json = False,
+    runs: RunsFolder = None,
+) -> None:
+    """Say what differs between two bundles or runs, by meaning. Exit code 1 where anything does."""
+    from lorakit.cli.diff import diff as command
+
+    raise typer.Exit(command(then, now, runs, json))
+
+
+@app.command()
 def watch(run: RunName = None, runs: RunsFolder = None) -> None:
     """Look at a run. Leaving does not stop it."""
     from lorakit.cli.watch import watch as command

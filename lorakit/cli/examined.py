@@ -29,17 +29,27 @@ class Examined:
 
 def examine(path: Path, settings: Sequence[str], runs: Path | None = None) -> Examined:
     """Read a bundle, survey the machine and the pictures, and check. Nothing is loaded."""
-    from lorakit.bundle.read import read
+    from lorakit.bundle import read, syntax
 
     try:
-        bundle = read(path, settings)
+        text = syntax.read_text(path)
+        bundle, problems = read.check(syntax.load(text, str(path)), settings, text)
     except BundleError as error:
         return Examined(None, tuple(error.problems))
+    if bundle is None:
+        return Examined(None, tuple(problems))
+    return Examined(bundle, (*problems, *judge(bundle, path, settings, runs)))
+
+
+def judge(
+    bundle: Bundle, path: Path, settings: Sequence[str] = (), runs: Path | None = None
+) -> list[Problem]:
+    """What is wrong or doubtful about a bundle on this machine; `path` is the file it is from."""
     from lorakit.planner.check import check
     from lorakit.survey import survey
 
     facts = survey(bundle, path.resolve().parent, runs=runs)
-    return Examined(bundle, tuple(_placed(check(bundle, facts), path, settings)))
+    return _placed(check(bundle, facts), path, settings)
 
 
 def _placed(found: list[Problem], path: Path, settings: Sequence[str]) -> list[Problem]:

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -257,13 +258,30 @@ def _weights(folder: Path, part: str) -> dict[Path, int]:
 def digest(folder: Path, *parts: str) -> str:
     """sha256 over the configuration and weights of some parts of a pipeline.
 
-    Names count relative to the folder, so the digest is the same wherever the folder lies.
+    Weights that are there and not loaded, such as a second precision, have no part in it. Names
+    count relative to the folder, so the digest is the same wherever the folder lies. Each file is
+    read once by a process.
     """
     whole = hashlib.sha256()
     for part in sorted(parts):
+        weights = _weights(folder, part) if part in WEIGHTS else {}
         for file in sorted((folder / part).iterdir()):
-            if file.suffix in (".json", ".txt", ".safetensors"):
+            spare = bool(weights) and file.suffix == ".safetensors" and file not in weights
+            if file.suffix in (".json", ".txt", ".safetensors") and not spare:
                 whole.update(f"{part}/{file.name}\0".encode())
-                with file.open("rb") as opened:
-                    whole.update(hashlib.file_digest(opened, "sha256").digest())
+                facts = file.stat()
+                whole.update(_sha256(file, facts.st_size, facts.st_mtime_ns))
     return whole.hexdigest()
+
+
+@cache
+def _sha256(file: Path, size_bytes: int, changed_ns: int) -> bytes:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").digest()
+
+
+def revision(base: BaseFacts) -> str:
+    """The commit of a Hub id that its folder in the Hub's cache is of; empty for other bases."""
+    folder = base.folder
+    from_hub = folder is not None and folder.parent.name == "snapshots" and HUB_ID.match(base.model)
+    return folder.name if folder is not None and from_hub else ""

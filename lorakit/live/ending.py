@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from lorakit.errors import ExitCode
+from lorakit.errors import ExitCode, LorakitError
 from lorakit.families.base_model import ASSETS
 from lorakit.live.follow import Seen
 from lorakit.runs import words
@@ -44,7 +44,24 @@ def conclude(run: Run, seen: Seen) -> tuple[list[str], int]:
     code = ended.exit_code if isinstance(ended, Finished) else ExitCode.OK
     if seen.signal is not None and seen.status == "stopped":
         code = INTERRUPTED[seen.signal]
-    return list(ending(run, seen.state)), int(code)
+    said = list(ending(run, seen.state))
+    if run.original.is_file():
+        lines, broken = _judged(run)
+        said += ["", *lines]
+        if broken and code == ExitCode.OK:
+            code = ExitCode.TRAINING_FAILED
+    return said, int(code)
+
+
+def _judged(run: Run) -> tuple[list[str], bool]:
+    """The verdict on a replay, and whether it broke a promise."""
+    from lorakit.runs.verdict import verdict
+
+    try:
+        judged = verdict(run)
+    except LorakitError as error:  # a damaged file must not hide how the run itself ended
+        return [f"replay: not judged: {words.clean(error.message)}"], False
+    return judged.lines, judged.broken
 
 
 def ending(run: Run, state: RunState) -> Iterator[str]:

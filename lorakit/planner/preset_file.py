@@ -14,10 +14,10 @@ from lorakit.bundle.models import (
     Memory,
     Sample,
     Save,
-    Section,
     Shape,
     Train,
 )
+from lorakit.bundle.section import Section
 
 
 class For(Section):

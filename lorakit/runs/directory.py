@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lorakit.bundle.models import Bundle
 
 BUNDLE = "bundle.toml"
+ORIGINAL = "replay-of.toml"
 
 _STAMPED = re.compile(r"(?P<name>.+)-(?P<date>\d{8})-(?P<time>\d{6})(?:-(?P<number>\d+))?")
 
@@ -54,6 +55,11 @@ class Run:
     def bundle(self) -> Path:
         """The bundle that is trained, with absolute paths in it."""
         return self.path / BUNDLE
+
+    @property
+    def original(self) -> Path:
+        """Of a replay: the bundle that it repeats, with the lock of then."""
+        return self.path / ORIGINAL
 
     @property
     def events(self) -> Path:
@@ -111,12 +117,17 @@ class Run:
 
 
 def create(
-    bundle: Bundle, root: Path, folder: Path, reasons: Mapping[str, str] = MappingProxyType({})
+    bundle: Bundle,
+    root: Path,
+    folder: Path,
+    reasons: Mapping[str, str] = MappingProxyType({}),
+    original: Bundle | None = None,
 ) -> Run:
     """A new run directory below `root`, with the bundle in it and the `reasons` for its values.
 
-    `folder` is what the bundle's relative paths count from. Raises LorakitError where `root` cannot
-    be written.
+    `folder` is what the bundle's relative paths count from. A lock in it is that of another run and
+    is dropped, unless this one replays it: then `original` is the bundle to compare with at the
+    end. Raises LorakitError where `root` cannot be written.
     """
     from lorakit.bundle.paths import absolute
     from lorakit.bundle.write import write
@@ -127,7 +138,10 @@ def create(
         run = Run(_fresh(root, f"{bundle.name}-{stamp}"))
         for part in ("control", "samples", "checkpoints"):
             (run.path / part).mkdir()
-        write(run.bundle, absolute(bundle, folder), reasons)
+        if original is not None:
+            write(run.original, absolute(original, folder))
+        kept = bundle.lock if original is not None else None
+        write(run.bundle, absolute(bundle.model_copy(update={"lock": kept}), folder), reasons)
     except OSError as error:
         raise LorakitError(
             f"No run can be made in {root}: {error.strerror or error}.",

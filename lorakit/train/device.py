@@ -8,21 +8,25 @@ from typing import Any
 import psutil
 import torch
 
+from lorakit.bundle.lock import Lock
 from lorakit.bundle.models import Memory
 from lorakit.errors import LorakitError
 
 
-def threads() -> int:
-    """Threads for the CPU: OMP_NUM_THREADS, else the physical cores that this process may use."""
+def threads(locked: int | None = None) -> int:
+    """Threads for the CPU: OMP_NUM_THREADS, else those of the bundle's lock, else the physical
+    cores that this process may use."""
     given = os.environ.get("OMP_NUM_THREADS", "")
     if given.isdigit() and int(given) > 0:
         return int(given)
+    if locked:
+        return locked
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return max(1, min(allowed or 1, psutil.cpu_count(logical=False) or 1))
 
 
-def settle() -> torch.device:
-    """Choose the device through accelerate and set the number of threads.
+def settle(lock: Lock | None = None) -> torch.device:
+    """Choose the device through accelerate and set the number of threads, that of the lock if any.
 
     Everything is passed on by name: a forgotten `accelerate config` or an ACCELERATE_ variable of
     another program has no say.
@@ -30,7 +34,7 @@ def settle() -> torch.device:
     from accelerate import Accelerator
     from accelerate.utils import DynamoBackend
 
-    torch.set_num_threads(threads())
+    torch.set_num_threads(threads(lock.threads if lock else None))
     accelerator = Accelerator(
         mixed_precision="no",
         device_placement=False,

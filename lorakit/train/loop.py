@@ -25,7 +25,7 @@ from lorakit.runs.events import (
     SaveFailed,
     Stepped,
 )
-from lorakit.train import checkpoint, device, download, optim, prepare
+from lorakit.train import checkpoint, device, download, lock, optim, prepare
 from lorakit.train.adapters import files, lora, metadata, verify
 from lorakit.train.batches import Batches
 from lorakit.train.control import Control
@@ -61,6 +61,7 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
         return _stopped_early(control, begun)
     log.append(Doing(phase="caching"))
     base, report = prepare.look(bundle, run)
+    locked = lock.begin(bundle, base, report, where, run, log)
     ready = prepare.encode(bundle, base, report, family, where, log, control.stopping)
     if ready is None:
         return _stopped_early(control, begun)
@@ -114,13 +115,16 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
 
     stopped = training.done < bundle.train.steps
     final = training.write_final()
+    digest = files.digest(training.adapter())
+    if not stopped:
+        lock.finish(locked, digest, training.done, run, log)
     if not stopped and training.done not in samples.drawn():
         samples.draw(training.done)
     return Finished(
         outcome="stopped" if stopped else "done",
         step=training.done,
         files=[*(p.name for p in final), *samples.sheets()],
-        digest=files.digest(training.adapter()),
+        digest=digest,
         exit_code=training.exit_code(control.exit_code if stopped else ExitCode.OK),
     )
 

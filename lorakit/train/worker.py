@@ -84,7 +84,7 @@ def _train(run: Path, log: Log) -> int:
     from lorakit.train.sensors import Heartbeat
 
     diffusers.utils.logging.disable_progress_bar()
-    where = device.settle()
+    where = device.settle(bundle.lock)
     log.append(
         Started(
             name=bundle.name,

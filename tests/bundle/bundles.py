@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from lorakit.bundle.lock import Lock, LockedBase, LockedDataset, LockedHardware, Result
 from lorakit.bundle.models import (
     Adapter,
     Base,
@@ -35,6 +36,24 @@ def between(low: float, high: float) -> st.SearchStrategy[float]:
     return st.floats(low, high, allow_nan=False)
 
 
+digests = st.from_regex(r"[0-9a-f]{64}", fullmatch=True)
+
+locks = st.builds(
+    Lock,
+    lorakit=st.text(),
+    threads=st.integers(1, 999),
+    attention=st.text(),
+    determinism=st.sampled_from(("bytes", "statistics")),
+    why=st.text(),
+    versions=st.dictionaries(st.text(), st.text(), max_size=3),
+    dataset=st.builds(
+        LockedDataset, digest=digests, pictures=st.lists(st.text(), max_size=3).map(tuple)
+    ),
+    base=st.builds(LockedBase, digest=st.just("") | digests, revision=st.text()),
+    hardware=st.builds(LockedHardware, device=st.text()),
+    result=st.none() | st.builds(Result, digest=digests, step=positive),
+)
+
 bundles = st.builds(
     Bundle,
     name=st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,79}", fullmatch=True),
@@ -63,13 +82,5 @@ bundles = st.builds(
         Sample, prompts=st.lists(st.text(), max_size=4).map(tuple), negative=st.text()
     ),
     save=st.builds(Save, keep=positive),
-    lock=st.dictionaries(
-        st.text(),
-        st.one_of(
-            st.text(),
-            st.integers(),
-            st.dictionaries(st.text(), st.text() | between(-1, 1), max_size=3),
-        ),
-        max_size=4,
-    ),
+    lock=st.none() | locks,
 )

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bundles import SMALL, bundles
@@ -39,9 +41,39 @@ def test_what_is_not_said_takes_its_default() -> None:
     assert bundle.dataset.sources[0].repeats == 1
 
 
-@pytest.mark.parametrize("file", sorted((DATA / "v1").glob("*.toml")), ids=lambda f: f.name)
+def values(data: Any, key: str = "") -> dict[str, Any]:
+    """Every value of a text by its place."""
+    if not isinstance(data, dict | list):
+        return {key: data}
+    found: dict[str, Any] = {}
+    for name, inner in data.items() if isinstance(data, dict) else enumerate(data):
+        found |= values(inner, f"{key}.{name}")
+    return found
+
+
+@pytest.mark.parametrize("file", sorted(DATA.glob("schema-*.toml")), ids=lambda f: f.name)
 def test_every_released_schema_is_still_read(file: Path) -> None:
     assert parse(dump(read(file))) == read(file)
+
+
+def test_every_value_of_schema_1_survives() -> None:
+    """No key is left out of the file, and none of its settings stands at its default."""
+    file = DATA / "schema-1.toml"
+    given = values(tomllib.loads(file.read_text(encoding="utf-8")))
+    assert values(tomllib.loads(dump(read(file)))) == given
+    plain = values(tomllib.loads(dump(parse(SMALL))))
+    same = {key for key, value in plain.items() if given[key] == value}
+    assert same == {".schema", ".name", ".base.family", ".adapter.kind"}
+
+
+def test_a_damaged_lock_is_one_problem() -> None:
+    text = (DATA / "schema-1.toml").read_text(encoding="utf-8")
+    broken = text.replace("threads = 8", 'threads = "8"').replace('cpu = "', 'gpu = "')
+    found = problem(broken)
+    assert found.where.startswith("lock.")
+    assert "the lock is damaged" in found.what
+    assert "[lock]" in found.fix
+    assert found.line is not None
 
 
 def test_everything_that_is_wrong_is_said_at_once_with_its_line() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import lorakit
+from lorakit.bundle.lock import Lock
 from lorakit.bundle.problems import BundleError
 from lorakit.bundle.read import build
 from lorakit.bundle.read import parse as parse_bundle
@@ -138,7 +139,9 @@ def test_a_saved_preset_is_the_bundle_without_its_pictures(folder: Path) -> None
     bundle = parse_bundle(
         "schema = 1\nname = 'dog'\n[[dataset.sources]]\npath = 'secret/place'\n",
         ["train.steps=77", 'sample.prompts=["a dog"]', "dataset.resolution=256"],
-    ).model_copy(update={"lock": {"gpu": "x"}})
+    )
+    lock = Lock(lorakit="0.1.0", threads=2, attention="sdpa", determinism="bytes")
+    bundle = bundle.model_copy(update={"lock": lock})
     path = save("my own", bundle, "My own", "For dogs.", {"train.steps": "enough", "name": "no"})
     assert path == folder / "my own.toml"
     text = path.read_text()

@@ -1,0 +1,106 @@
+"""`lorakit replay`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from lorakit.bundle import diff, read
+from lorakit.bundle.lock import Lock
+from lorakit.bundle.models import Bundle
+from lorakit.bundle.paths import absolute
+from lorakit.bundle.write import write
+from lorakit.cli import streams
+from lorakit.cli.examined import judge
+from lorakit.cli.given import Given, given
+from lorakit.cli.train import start
+from lorakit.errors import ExitCode, LorakitError
+from lorakit.runs.compare import result_of
+from lorakit.runs.directory import Run, create, every, runs_root
+from lorakit.runs.words import clean
+
+LOCK: tuple[str, ...] = (sys.executable, "-P", "-m", "lorakit.train.lock")
+"""The command that says what a training would use here, before the bundle."""
+
+
+def replay(name: str, strict: bool, runs: Path | None) -> int:
+    """Train a bundle or a run again: say what differs from its lock first, and how it ended."""
+    root = runs_root(runs)
+    source = given(name, root)
+    then, bundle = source.bundle.lock, pinned(source.bundle)
+    if then is None:
+        what = f"{source.path} has no lock: what its training used is not known."
+        if strict:
+            raise LorakitError(what, "Without --strict it is trained as it stands.")
+        streams.err(clean(f"{what} It is trained as it stands."))
+    problems = [*source.notes, *judge(bundle, source.path, runs=runs)]
+    streams.problems(problems, str(source.path))
+    if errors := [p for p in problems if p.severity == "error"]:
+        return errors[0].code
+    if then is None:
+        return start(create(bundle, root, source.folder))
+
+    streams.err("looking at what is here: versions, pictures, base ...")
+    now = present(absolute(bundle, source.folder))
+    home = original(source, then, root)
+    found = diff.of_locks(then, now)
+    lines = diff.lines(found, None if strict else diff.PICTURES)
+    if home and any(d.what == "settings" for d in found):
+        settings = diff.of_bundles(read.read(home.bundle), absolute(source.bundle, source.folder))
+        lines += map(str, settings)
+    if then.base.digest and not now.base.digest:
+        lines.append("base  not here yet: it is downloaded, and compared at the end")
+    streams.err(*(clean(f"  {line}") for line in lines))
+    if found and strict:
+        raise LorakitError(
+            f"Differences from the lock: {len(found)}, and --strict allows none.",
+            "Undo them, or replay without --strict.",
+        )
+    streams.err(clean(diff.promise(then, now, found)[1]))
+    # The trainer takes its threads from the lock, and then puts its own in that place.
+    waiting = bundle.model_copy(update={"lock": then.model_copy(update={"result": None})})
+    kept = then.model_copy(update={"run": str(home.path) if home else ""})
+    repeated = source.bundle.model_copy(update={"lock": kept})
+    return start(create(waiting, root, source.folder, original=repeated))
+
+
+def pinned(bundle: Bundle) -> Bundle:
+    """With the base at the very commit that the lock names, where it names one."""
+    if bundle.lock is None or not bundle.lock.base.revision:
+        return bundle
+    base = bundle.base.model_copy(update={"revision": bundle.lock.base.revision})
+    return bundle.model_copy(update={"base": base})
+
+
+def original(source: Given, then: Lock, root: Path) -> Run | None:
+    """The run that a lock is from: the one that was given, else the one of its name and digest."""
+    if source.run is not None:
+        return source.run
+    named = next((run for run in every(root) if run.name == then.run), None)
+    wanted = then.result.digest if then.result else ""
+    return named if named and wanted and result_of(named).digest == wanted else None
+
+
+def present(bundle: Bundle) -> Lock:
+    """What a training of this bundle would use here; a process of its own finds it out.
+
+    Its paths are absolute. Raises LorakitError where that process fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="lorakit-") as folder:
+        file = Path(folder) / "bundle.toml"
+        write(file, bundle)
+        told = subprocess.run(
+            [*LOCK, str(file)], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False
+        )
+    try:
+        return Lock.model_validate_json(told.stdout)
+    except ValidationError:
+        raise LorakitError(
+            f"What is here could not be found out (exit code {told.returncode}).",
+            "The reason is in the lines above.",
+            ExitCode.TRAINING_FAILED,
+        ) from None
