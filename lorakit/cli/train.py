@@ -6,7 +6,8 @@ from pathlib import Path
 
 from lorakit.cli import streams
 from lorakit.cli.examined import examine
-from lorakit.runs.directory import BUNDLE, Run, create, every, find, runs_root
+from lorakit.cli.given import given
+from lorakit.runs.directory import Run, create, every, find, runs_root
 from lorakit.runs.launch import START_SECONDS, await_started, launch
 
 
@@ -55,17 +56,12 @@ def resume(what: Path, settings: list[str], runs: Path | None, detach: bool) -> 
 def _meant(what: Path, runs: Path | None) -> tuple[Run, Path]:
     """(the run, the bundle that says how it goes on)."""
     root = runs_root(runs)
-    if not what.is_file():
-        run = find(str(what), root)
-        return run, run.bundle
-    own = Run(what.resolve().parent)
-    if what.name == BUNDLE and own.events.exists():
-        return own, own.bundle
-    from lorakit.bundle.read import read
-
-    name = read(what).name
-    same = [run for run in every(root) if run.title == name]
-    return (same[0] if same else find(name, root)), what
+    source = given(str(what), root)
+    if source.run:
+        return source.run, source.path
+    name = source.bundle.name
+    same = (run for run in every(root) if run.title == name)
+    return next(same, None) or find(name, root), source.path
 
 
 def start_detached(run: Run) -> int:

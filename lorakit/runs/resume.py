@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lorakit.errors import ExitCode, LorakitError
@@ -39,41 +38,26 @@ def adopt(run: Run, wanted: Bundle) -> list[str]:
 
     Raises LorakitError where others differ, and then nothing has been changed.
     """
-    from lorakit.bundle import syntax
+    from lorakit.bundle import keys, syntax
+    from lorakit.bundle.diff import of_bundles
     from lorakit.bundle.edit import edit
     from lorakit.bundle.read import parse, read
-    from lorakit.bundle.values import shown
     from lorakit.bundle.write import replace, tables
 
-    then, now = _flat(tables(read(run.bundle))), _flat(tables(wanted))
-    changed = {key: now.get(key) for key in [*then, *now] if then.get(key) != now.get(key)}
-    for key in ("name", *(k for k in changed if k.startswith("lock."))):
-        changed.pop(key, None)  # neither has a say in what is trained
-    fixed = [key for key in changed if not MAY_CHANGE.fullmatch(key) or key not in then]
+    found = [d for d in of_bundles(read(run.bundle), wanted) if d.what != "name"]
+    fixed = [str(d) for d in found if not MAY_CHANGE.fullmatch(d.what)]
     if fixed:
-        told = [f"{k} was {shown(then.get(k))} and is {shown(now.get(k))}" for k in fixed]
         raise LorakitError(
-            f"{run.name} was begun with other settings: {'; '.join(told)}.",
+            f"{run.name} was begun with other settings: {'; '.join(fixed)}.",
             "A run that goes on keeps them. Put them back, or begin anew without --resume.",
         )
-    text = syntax.read_text(run.bundle)
-    for key, value in changed.items():
+    text, data = syntax.read_text(run.bundle), tables(wanted)
+    # A list of texts is one value.
+    for key in dict.fromkeys(re.sub(r"(prompts)\[\d+\]$", r"\1", d.what) for d in found):
+        value: Any = data
+        for part in keys.split(key):
+            value = value[part]
         text = edit(text, key, value)
-    if changed:
+    if found:
         replace(run.bundle, text, lambda again: parse(again) is not None)
-    return [f"{key}: {shown(then[key])} -> {shown(now[key])}" for key in changed]
-
-
-def _flat(data: Any, key: str = "") -> dict[str, Any]:
-    return dict(_leaves(data, key))
-
-
-def _leaves(data: Any, key: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(data, Mapping):
-        for name, value in data.items():
-            yield from _leaves(value, f"{key}.{name}" if key else name)
-    elif isinstance(data, list | tuple) and data and isinstance(data[0], Mapping):
-        for number, value in enumerate(data):
-            yield from _leaves(value, f"{key}[{number}]")
-    else:
-        yield key, data
+    return [str(d) for d in found]

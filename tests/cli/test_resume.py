@@ -84,7 +84,7 @@ def test_a_complete_run_is_said_to_be_complete(
         "train", "--resume", run.name, "--set", "train.steps=40", env={"STAND_IN": "train 40"}
     )
     assert more.returncode == 0
-    assert "train.steps: 30 -> 40\n" in more.stderr
+    assert "train.steps  30 -> 40\n" in more.stderr
     assert f"{run.name} goes on after step 30\n" in more.stderr
     assert read(run.bundle).train.steps == 40
 
@@ -98,7 +98,7 @@ def test_what_a_run_was_begun_with_stays(bundle: Path, dead: Run, lorakit: Comma
     )
     ended = lorakit("train", "--resume", bundle)
     assert ended.returncode == 2
-    told = "train.learning_rate was 1e-4 and is 2e-4; train.seed was 42 and is 7."
+    told = "train.learning_rate  1e-4 -> 2e-4; train.seed  42 -> 7."
     assert f"{dead.name} was begun with other settings: {told}\n" in ended.stderr
     assert "train.steps" not in ended.stderr
     assert dead.bundle.read_bytes() == before
