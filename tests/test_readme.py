@@ -30,6 +30,8 @@ def changed(command: list[str]) -> list[str]:
     """A command with what makes it end in seconds, or not before it is stopped."""
     if command[:1] != ["train"]:
         return command
+    if "--resume" in command:
+        return [*command, "--detach"]  # with the steps that it was begun with
     steps = 1_000_000 if "--detach" in command else 4
     values = [f"train.steps={steps}", "train.warmup_steps=0", "sample.steps=2"]
     return [*command, *(word for value in values for word in ("--set", value))]
@@ -56,6 +58,9 @@ def test_every_command_runs(tmp_path: Path) -> None:
     # Without a terminal `watch` follows to the end, so here the run is stopped first.
     watch, stop = commands.index(["watch", "my-dog"]), commands.index(["stop", "my-dog"])
     commands[watch], commands[stop] = commands[stop], commands[watch]
+    # What goes on after it was stopped is stopped as well, so that nothing trains on.
+    after = commands.index(["train", "--resume", "my-dog"]) + 1
+    commands[after:after] = [["stop", "my-dog"], ["watch", "my-dog"]]
     # And it may be stopped before it has a LoRA, so the one before it is drawn with.
     [drawing] = [c for c in commands if c[:1] == ["sample"]]
     commands.remove(drawing)
