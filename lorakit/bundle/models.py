@@ -46,11 +46,15 @@ class Section(BaseModel):
     )
 
 
+FamilyName = Literal["sd1", "sd2", "sdxl"]
+
+
 class Base(Section):
     """The model that the adapter is trained for."""
 
-    family: Literal["sd1"] = "sd1"
-    """Architecture of the base model. sd1 is Stable Diffusion 1.x and everything tuned from it."""
+    family: FamilyName = "sd1"
+    """Architecture of the base model: sd1 is Stable Diffusion 1.x, sd2 is 2.x, sdxl is XL, each
+    with everything tuned from it."""
 
     model: PathText = PICO
     """pico (shipped with lorakit), a diffusers folder, or a Hub id such as owner/name."""

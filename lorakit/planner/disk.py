@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from lorakit.bundle.models import Bundle
 
-PARAMETERS_A_RANK = {"sd1": {"attention": 199_296, "linear": 423_936}}
+PARAMETERS_A_RANK = {
+    "sd1": {"attention": 199_296, "linear": 423_936},
+    "sd2": {"attention": 207_488, "linear": 432_128},
+    "sdxl": {"attention": 1_451_520, "linear": 2_659_840},
+}
 """Trained parameters of each family for each unit of rank: a pair of matrices for a layer from
-`in` to `out` has in + out of them. Counted on Stable Diffusion 1.5; smaller bases have fewer."""
+`in` to `out` has in + out of them. Counted on the published models; smaller bases have fewer."""
 
 PICTURE_BYTES = 1_000_000
 """A sample picture as PNG."""

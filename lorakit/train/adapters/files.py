@@ -69,8 +69,8 @@ def kohya_metadata(
     train, dataset = bundle.train, bundle.dataset
     side = f"{dataset.resolution}x{dataset.resolution}"
     notes = {
-        "ss_base_model_version": family.base_model_version,
-        "ss_v2": "False",
+        "ss_base_model_version": family.base_model_version(prediction),
+        "ss_v2": family.is_v2,
         "ss_network_module": "networks.lora",
         "ss_network_dim": bundle.adapter.rank,
         "ss_network_alpha": bundle.adapter.alpha,
@@ -94,8 +94,8 @@ def kohya_metadata(
         "ss_noise_offset": bundle.loss.noise_offset or None,
         "ss_training_finished_at": f"{time.time():.0f}",
         "modelspec.sai_model_spec": "1.0.1",
-        "modelspec.architecture": family.architecture,
-        "modelspec.implementation": "diffusers",
+        "modelspec.architecture": family.architecture(prediction),
+        "modelspec.implementation": family.implementation,
         "modelspec.implementation_version": f"lorakit/{__version__}",
         "modelspec.title": bundle.name,
         "modelspec.resolution": side,
