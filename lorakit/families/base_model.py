@@ -53,6 +53,11 @@ class BaseFacts:
     weight_bytes: int | None
     """Size on disk of the weights that training loads."""
 
+    @property
+    def guessed(self) -> bool:
+        """Whether nobody knows its family: a Hub id that is not here, and not well known."""
+        return self.folder is None and self.model.lower() not in WELL_KNOWN
+
 
 def locate(base: Base, root: Path) -> Path | None:
     """The folder of a base: shipped, given by path (relative to `root`), or in the Hub's cache.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
+
 from lorakit.bundle.models import Bundle
 from lorakit.dataset.pictures import prepare as picture_of
 from lorakit.dataset.report import DatasetReport

@@ -120,7 +120,7 @@ def test_a_clash_names_both_families_and_the_fix(family: str, copy: Path) -> Non
 
 def test_a_model_of_no_known_family_is_refused(copy: Path) -> None:
     edit(copy / "unet" / "config.json", addition_embed_type="image")
-    with pytest.raises(LorakitError, match="is none of Stable Diffusion 1.x"):
+    with pytest.raises(LorakitError, match=r"is none of Stable Diffusion 1\.x"):
         inspect(Base(model=str(copy)), copy)
 
 

@@ -89,7 +89,7 @@ class StableDiffusion:
                 added_cond_kwargs=more,
                 return_dict=False,
             )[0]
-            return answer.float()  # type: ignore[no-any-return]
+            return answer.float()
 
         return predict
 
