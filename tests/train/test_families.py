@@ -10,14 +10,16 @@ import torch
 from PIL import Image
 
 from lorakit.bundle.models import Bundle
+from lorakit.bundle.write import write
 from lorakit.dataset.buckets import fit
 from lorakit.runs.events import FILE, Log, Noted, Stepped, decode
+from lorakit.train import draw
 from lorakit.train.adapters import verify
 from lorakit.train.control import Control
 from lorakit.train.families import sd2, sdxl
 from lorakit.train.families.stable_diffusion import StableDiffusion
 from lorakit.train.loop import train
-from lorakit.train.step import Conditions
+from lorakit.train.step import Batch, Conditions, Model, step
 
 pytestmark = pytest.mark.usefixtures("fresh_cache")
 
@@ -81,6 +83,11 @@ def test_a_run_leaves_what_plain_diffusers_loads(
     own = np.asarray(Image.open(run / "samples/000003-1.png"), dtype=float) / 255
     before = np.asarray(Image.open(run / "samples/000000-1.png"), dtype=float) / 255
     assert np.abs(own - before).max() > 0.01
+    write(run / "bundle.toml", wanted)
+    given = ["--seed", f"{wanted.sample.seed}", "--out", str(tmp_path / "later.png")]
+    assert draw.main([str(run), "a yellow circle", *given]) == 0
+    later = np.asarray(Image.open(tmp_path / "later.png"), dtype=float) / 255
+    assert np.abs(later - own).max() <= 1 / 255 + 1e-9
     for name in ("tiny.safetensors", "tiny.diffusers.safetensors"):
         pipe = from_folder(family, base)
         pipe.load_lora_weights(run / name)
@@ -129,6 +136,38 @@ def test_the_answer_of_plain_diffusers_is_the_trainers_own(
         pipe = from_folder(family, bases[family])
         pipe.load_lora_weights(tmp_path / "run" / name)
         assert (answer(pipe.unet) - own).abs().max() <= 1e-5 * own.abs().max()
+
+
+def test_each_picture_brings_its_own_sizes_and_texts(
+    bundle: Bundle, tmp_path: Path, bases: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def watched(model: Model, batches: list[Batch]) -> torch.Tensor:
+        seen.extend(batches)
+        return step(model, batches)
+
+    monkeypatch.setattr("lorakit.train.loop.step", watched)
+    wanted = request(
+        bundle,
+        "sdxl",
+        bases["sdxl"],
+        train={"precision": "bf16", "steps": 8},
+        sample={"prompts": []},
+    )
+    trained(wanted, tmp_path / "run")
+    sizes = [tuple(row.tolist()) for batch in seen for row in batch.conditions.sizes]
+    pictures = [(40, 40), (64, 64), (33, 35), (64, 32), (80, 40)]
+    expected = {sdxl.FAMILY.sizes(w, h, fit(w, h, 32, 8)) for w, h in pictures}
+    assert set(sizes) == expected
+    assert len(expected) == 5
+    for batch in seen:
+        told, count = batch.conditions, len(batch.latents)
+        assert told.hidden.shape == (count, 77, 64)
+        assert told.pooled.shape == (count, 32)
+        assert told.sizes.shape == (count, 6)
+        assert (told.hidden.dtype, told.pooled.dtype) == (torch.bfloat16,) * 2
+        assert told.sizes.dtype == torch.float32
 
 
 @pytest.mark.parametrize("family", FAMILY)

@@ -160,6 +160,28 @@ def test_sd15_on_meta_is_what_was_measured_before() -> None:
     assert peaks == [pytest.approx(2.4, abs=0.1), pytest.approx(1.8, abs=0.1)]
 
 
+@pytest.mark.slow
+def test_sdxl_on_meta_is_what_was_measured_before() -> None:
+    """10.2 and 5.4 GiB: SDXL at 1024, batch 1, bf16, rank 16 on attention."""
+    peaks = []
+    for checkpointing in (False, True):
+        unet, model, batch = made(
+            "meta",
+            "bf16",
+            checkpointing,
+            targets="attention",
+            config=FAMILY["sdxl"].real(),
+            batch=1,
+            side=128,
+            family="sdxl",
+            rank=16,
+        )
+        with memory.fused_attention("cuda"):
+            seen = memory.count(lambda: step(model, [batch]), resident(unet, model, batch))  # noqa: B023
+        peaks.append(seen.peak / 2**30)
+    assert peaks == [pytest.approx(10.2, abs=0.1), pytest.approx(5.4, abs=0.1)]
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 def test_weights_are_fp32_and_move(precision: str) -> None:
     _, model, batch = made("cpu", precision)
