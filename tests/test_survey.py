@@ -35,7 +35,7 @@ def bundle(**sections: dict[str, Any]) -> Bundle:
 def root(tmp_path: Path) -> Path:
     """A folder with a tiny base, as far as looking at one goes, and three pictures."""
     configs = {
-        "model_index.json": {"_class_name": "StableDiffusionPipeline"},
+        "model_index.json": {"text_encoder": ["transformers", "CLIPTextModel"]},
         "unet/config.json": {"sample_size": 16, "block_out_channels": [32, 64]},
         "vae/config.json": {"block_out_channels": [16, 32, 64]},
         "text_encoder/config.json": {"max_position_embeddings": 10},

@@ -34,7 +34,7 @@ from lorakit.train.adapters import lora
 from lorakit.train.adapters.metadata import Notes
 from lorakit.train.batches import Batches, Sample
 from lorakit.train.control import Control
-from lorakit.train.families import sd1
+from lorakit.train.families.sd1 import FAMILY as sd1
 from lorakit.train.loop import Report, Training
 from lorakit.train.objective import Objective
 from lorakit.train.sample import Samples

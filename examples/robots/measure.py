@@ -17,8 +17,9 @@ from PIL import Image
 
 from lorakit.families.base_model import ASSETS
 from lorakit.train import draws
-from lorakit.train.families import sd1
+from lorakit.train.families.sd1 import FAMILY as sd1
 from lorakit.train.objective import Objective
+from lorakit.train.step import Conditions
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "pico-base"))
@@ -55,7 +56,9 @@ def losses(unet: torch.nn.Module, prepared: list[tuple[torch.Tensor, torch.Tenso
         noise = draws.normal(shape, 0, "held out", number)
         at = torch.tensor(TIMESTEPS)
         clean = latents.expand(shape)
-        answer = predict(objective.mix(clean, noise, at), at, hidden.expand(count, -1, -1))
+        answer = predict(
+            objective.mix(clean, noise, at), at, Conditions(hidden.expand(count, -1, -1))
+        )
         total += objective.loss(answer, noise, at).item()
     return total / len(prepared)
 
@@ -65,13 +68,13 @@ def main() -> None:
     parser.add_argument("lora", type=Path)
     args = parser.parse_args()
     folder = ASSETS / "pico"
-    tokenizer, encoder = sd1.load_text(folder)
+    encoders = sd1.load_text(folder)
     vae = sd1.load_vae(folder)
     scale = vae.config.scaling_factor
     unet = sd1.load_unet(folder, torch.float32)
     sets = {
         name: [
-            (sd1.encode_picture(vae, p)[0] * scale, sd1.encode_text(tokenizer, encoder, c))
+            (sd1.encode_picture(vae, p)[0] * scale, sd1.encode_text(encoders, c)["hidden"])
             for p, c in pictures
         ]
         for name, pictures in (("held-out robots", robots()), ("old shapes", shapes()))

@@ -37,11 +37,15 @@ PathText = Annotated[str, Field(min_length=1), AfterValidator(_path)]
 """A path, or a Hub id, as text."""
 
 
+FamilyName = Literal["sd1", "sd2", "sdxl"]
+
+
 class Base(Section):
     """The model that the adapter is trained for."""
 
-    family: Literal["sd1"] = "sd1"
-    """Architecture of the base model. sd1 is Stable Diffusion 1.x and everything tuned from it."""
+    family: FamilyName = "sd1"
+    """Architecture of the base model: sd1 is Stable Diffusion 1.x, sd2 is 2.x, sdxl is XL, each
+    with everything tuned from it."""
 
     model: PathText = PICO
     """pico (shipped with lorakit), a diffusers folder, or a Hub id such as owner/name."""

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from lorakit.cli import streams
 from lorakit.errors import LorakitError
+from lorakit.families.families import FAMILIES
 from lorakit.wizard import draft, look, settings, summary
 from lorakit.wizard.answers import of_bundle
 from lorakit.wizard.outcome import Outcome, file_for, save
@@ -87,6 +88,10 @@ def _base(state: State) -> State:
         model = _line("pico, a diffusers folder, or a Hub id", state.answers.base)
         chosen = state.answering(state.answers.with_base(model))
         facts = look.base(chosen.answers, chosen.folder)
+        if facts.guessed:
+            family = _line(f"family, one of {', '.join(FAMILIES)}", facts.family)
+            chosen = chosen.answering(chosen.answers.with_family(family))
+            facts = look.base(chosen.answers, chosen.folder)
         _tell([*summary.of_base(facts)])
         return chosen.knowing(base=facts)
 

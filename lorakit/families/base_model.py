@@ -18,6 +18,7 @@ from lorakit.bundle.models import PICO, Base
 from lorakit.errors import LorakitError
 from lorakit.families.families import FAMILIES, Family
 from lorakit.families.header import shapes
+from lorakit.families.ldm_names import LAYERS
 
 PREDICTIONS = ("epsilon", "v_prediction")
 
@@ -29,8 +30,9 @@ WEIGHTS = {
     "unet": "diffusion_pytorch_model",
     "vae": "diffusion_pytorch_model",
     "text_encoder": "model",
+    "text_encoder_2": "model",
 }
-"""File stem of the weights in each folder of a pipeline."""
+"""File stem of the weights in each folder of a pipeline that has any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +64,14 @@ class BaseFacts:
     prediction: str
     """`epsilon` or `v_prediction`."""
     weight_bytes: int | None
-    """Size of its weights on disk."""
+    """Size on disk of the weights that training loads."""
     extents: Mapping[str, Extent] = field(default_factory=dict)
     """For each value of `adapter.targets`; empty where its UNet is not here to be looked at."""
+
+    @property
+    def guessed(self) -> bool:
+        """Whether nobody knows its family: a Hub id that is not here, and not well known."""
+        return self.folder is None and self.model.lower() not in WELL_KNOWN
 
 
 def locate(base: Base, root: Path) -> Path | None:
@@ -96,7 +103,8 @@ def locate(base: Base, root: Path) -> Path | None:
 def _cached(base: Base) -> Path | None:
     """The folder of a Hub id in the Hub's cache, if all that training needs is there.
 
-    Raises ValueError for what cannot be a Hub id.
+    What it needs follows from the folder itself, whatever the bundle says. Raises ValueError for
+    what cannot be a Hub id.
     """
     from huggingface_hub import try_to_load_from_cache
 
@@ -104,9 +112,83 @@ def _cached(base: Base) -> Path | None:
     if not isinstance(found, str):
         return None
     folder = Path(found).parent
-    there = [os.path.isdir(folder / part) for part in FAMILIES[base.family].parts]
-    weights = [_weights(folder, part) for part in WEIGHTS]
+    family = FAMILIES[family_of(folder) or base.family]
+    there = [os.path.isdir(folder / part) for part in family.parts]
+    weights = [_weights(folder, part) for part in _weighty(family)]
     return folder if all(there) and all(weights) else None
+
+
+def _weighty(family: Family) -> list[str]:
+    """Those of a family's parts that have weights."""
+    return [part for part in family.parts if part in WEIGHTS]
+
+
+def family_of(folder: Path) -> str | None:
+    """The family of a diffusers folder by its configuration files, which alone are read; None:
+    none that is known here, or not to be told."""
+    try:
+        index = json.loads((folder / "model_index.json").read_text(encoding="utf-8"))
+        unet = json.loads((folder / "unet" / "config.json").read_text(encoding="utf-8"))
+        return family_by([part for part in ENCODERS if any(index.get(part) or ())], unet)
+    except (OSError, ValueError, AttributeError, TypeError):
+        return None
+
+
+ENCODERS = ("text_encoder", "text_encoder_2", "text_encoder_3")
+"""Folders of text encoders that pipelines have."""
+
+
+def family_by(encoders: list[str], unet: dict[str, Any]) -> str | None:
+    """The family of a pipeline with these of `ENCODERS`, and this configuration of its UNet.
+
+    It goes by what makes the families different, not by sizes: two text encoders, or linear
+    instead of convolutional projections.
+    """
+    added = unet.get("addition_embed_type")
+    if encoders == ["text_encoder", "text_encoder_2"] and added == "text_time":
+        return "sdxl"
+    if encoders == ["text_encoder"] and added is None:
+        return "sd2" if unet.get("use_linear_projection") else "sd1"
+    return None
+
+
+def agree(base: Base, found: str | None) -> None:
+    """Raise where a base turns out to be of another family than the bundle says."""
+    if found and found != base.family:
+        raise LorakitError(
+            f"The base model {base.model} is {FAMILIES[found].title} ({found}), and the bundle says"
+            f" {base.family}.",
+            f'Set base.family = "{found}", or choose a {FAMILIES[base.family].title} model.',
+        )
+
+
+WELL_KNOWN = {
+    "compvis/stable-diffusion-v1-4": "sd1",
+    "runwayml/stable-diffusion-v1-5": "sd1",
+    "stable-diffusion-v1-5/stable-diffusion-v1-5": "sd1",
+    "lykon/dreamshaper-8": "sd1",
+    "stabilityai/stable-diffusion-2": "sd2",
+    "stabilityai/stable-diffusion-2-base": "sd2",
+    "stabilityai/stable-diffusion-2-1": "sd2",
+    "stabilityai/stable-diffusion-2-1-base": "sd2",
+    "stabilityai/stable-diffusion-xl-base-1.0": "sdxl",
+    "lykon/dreamshaper-xl-1-0": "sdxl",
+    "cagliostrolab/animagine-xl-3.1": "sdxl",
+    "cagliostrolab/animagine-xl-4.0": "sdxl",
+    "sg161222/realvisxl_v5.0": "sdxl",
+}
+"""Families of some Hub ids, in small letters, for as long as they are not on this machine."""
+
+
+def recognised(base: Base, root: Path) -> Base:
+    """The base with the family that its folder has; of a Hub id that is not here, the one that is
+    well known; else as it is.
+
+    Raises LorakitError where there is no such base.
+    """
+    folder = locate(base, root)
+    family = WELL_KNOWN.get(base.model.lower()) if folder is None else family_of(folder)
+    return base.model_copy(update={"family": family}) if family else base
 
 
 def usual(name: str, model: str = "") -> BaseFacts:
@@ -134,7 +216,9 @@ def inspect(base: Base, root: Path) -> BaseFacts:
     folder = locate(base, root)
     if folder is None:
         return usual(family.name, base.model)
-    index = _config(folder / "model_index.json", base)
+    _config(folder / "model_index.json", base)
+    found = family_of(folder)
+    agree(base, found)
     missing = [p for p in family.parts if not os.path.isdir(folder / p)]
     if missing:
         raise LorakitError(
@@ -145,12 +229,13 @@ def inspect(base: Base, root: Path) -> BaseFacts:
     vae = _config(folder / "vae" / "config.json", base)
     text = _config(folder / "text_encoder" / "config.json", base)
     scheduler = _config(folder / "scheduler" / "scheduler_config.json", base)
-    if "text_encoder_2" in index or unet.get("addition_embed_type") == "text_time":
+    if found is None:
         raise LorakitError(
-            f"The base model {base.model} is an SDXL model, and the bundle says {base.family}.",
-            f"Choose a {family.title} model.",
+            f"The base model {base.model} is none of"
+            f" {', '.join(f.title for f in FAMILIES.values())}.",
+            "Choose a model of one of these families.",
         )
-    _suits(base, unet, scheduler)
+    _suits(base, unet, vae, scheduler)
     latent_factor = 2 ** (len(_channels(vae, "vae", base)) - 1)
     return BaseFacts(
         model=base.model,
@@ -161,7 +246,9 @@ def inspect(base: Base, root: Path) -> BaseFacts:
         latent_factor=latent_factor,
         token_limit=int(text.get("max_position_embeddings", 77)) - 2,
         prediction=str(scheduler.get("prediction_type", "epsilon")),
-        weight_bytes=sum(size for part in WEIGHTS for size in weight_files(folder, part).values()),
+        weight_bytes=sum(
+            size for part in _weighty(family) for size in weight_files(folder, part).values()
+        ),
         extents=_extents(weight_files(folder, "unet"), family),
     )
 
@@ -185,13 +272,17 @@ def _extents(files: Iterable[Path], family: Family) -> dict[str, Extent]:
     }
 
 
-def _suits(base: Base, unet: dict[str, Any], scheduler: dict[str, Any]) -> None:
+def _suits(
+    base: Base, unet: dict[str, Any], vae: dict[str, Any], scheduler: dict[str, Any]
+) -> None:
     """Raise for a relative of the family that cannot be trained as one."""
     wrong = ""
     if unet.get("in_channels", 4) != 4:
         wrong = f"takes {unet['in_channels']} channels, as models for inpainting do, and not 4"
-    elif unet.get("cross_attention_dim") == 1024:
-        wrong = "reads text of width 1024, as Stable Diffusion 2 does"
+    elif base.family == "sdxl" and unet.get("layers_per_block", LAYERS) != LAYERS:
+        wrong = f"has {unet['layers_per_block']} layers a block, and SDXL has {LAYERS}"
+    elif vae.get("latents_mean") or vae.get("latents_std"):
+        wrong = "has a VAE that shifts its latents, as Playground 2.5 has"
     elif scheduler.get("prediction_type", "epsilon") not in PREDICTIONS:
         wrong = f"predicts {scheduler['prediction_type']}, not {' or '.join(PREDICTIONS)}"
     if wrong:

@@ -9,7 +9,15 @@ EXTENTS = {
     "sd1": {
         "attention": Extent(layers=128, weights_a_rank=199_296),
         "linear": Extent(layers=192, weights_a_rank=423_936),
-    }
+    },
+    "sd2": {
+        "attention": Extent(layers=128, weights_a_rank=207_488),
+        "linear": Extent(layers=192, weights_a_rank=432_128),
+    },
+    "sdxl": {
+        "attention": Extent(layers=560, weights_a_rank=1_451_520),
+        "linear": Extent(layers=722, weights_a_rank=2_659_840),
+    },
 }
 """Of each family's real configuration, for a base that is not here to be looked at."""
 

@@ -10,6 +10,7 @@ from lorakit.bundle.models import (
     SCHEMA,
     Adapter,
     Base,
+    FamilyName,
     Loss,
     Memory,
     Sample,
@@ -23,7 +24,7 @@ from lorakit.bundle.section import Section
 class For(Section):
     """What the preset is for."""
 
-    family: Literal["sd1"] = "sd1"
+    family: FamilyName = "sd1"
     """Architecture of the base model."""
 
     min_memory_gib: Annotated[float, Field(ge=0, le=4096)] = 0.0

@@ -13,6 +13,7 @@ from lorakit.bundle import keys, schema
 from lorakit.bundle.models import PICO
 from lorakit.dataset.report import DatasetReport
 from lorakit.families.base_model import BaseFacts
+from lorakit.families.families import FAMILIES
 from lorakit.hardware.facts import Hardware
 from lorakit.planner.presets import Preset, merge
 
@@ -22,9 +23,10 @@ FEW, MANY = 10, 40
 SHORTEST, LONGEST = 1 / 3, 4.0
 """How far the number of pictures may move the number of steps."""
 
-SD1_WEIGHTS_GIB, SD1_PICTURE_GIB, SD1_PICTURE_CHECKPOINTED_GIB = 1.6, 0.8, 0.2
-"""Stable Diffusion 1.5 in 16 bits: its weights, and what one picture of 512 x 512 adds. Together
-they are the measured 2.4 GiB without and 1.8 with checkpointing at batch 1."""
+ROUGH_GIB = {"sd1": (1.6, 0.8, 0.2), "sd2": (1.6, 0.8, 0.2), "sdxl": (4.9, 5.3, 0.5)}
+"""Each family in 16 bits: its weights, and what one picture of its own resolution adds, without and
+with checkpointing. Counted with rank 16 on attention; for sd1 at batch 1 these are the measured 2.4
+and 1.8 GiB, for sdxl 10.2 and 5.4."""
 
 MARGIN_GIB = 0.6
 """Left free for the driver's context and for what the allocator cannot use."""
@@ -178,17 +180,20 @@ def _prompts(draft: _Draft, report: DatasetReport) -> None:
 def _checkpointing(draft: _Draft, hardware: Hardware) -> None:
     """Off where the card has room for it. pico fits anywhere.
 
-    A rule of thumb from two measurements, for the first answer of the wizard.
+    A rule of thumb from a few measurements, for the first answer of the wizard.
     """
     card, key = hardware.accelerator, "memory.checkpointing"
     if card is None or card.memory_free_gib is None or draft.get("base.model") == PICO:
         return
     if draft.has(key) and draft.get(key) == "full":
         return
-    area = (draft.get("dataset.resolution") / 512) ** 2 * draft.get("train.batch_size")
+    family = FAMILIES[draft.get("base.family")]
+    weights, picture, checkpointed = ROUGH_GIB[family.name]
+    area = (draft.get("dataset.resolution") / family.resolution) ** 2
+    pictures = area * draft.get("train.batch_size")
     bytes_ = 2 if draft.get("train.precision") == "fp32" else 1
-    without = bytes_ * (SD1_WEIGHTS_GIB + SD1_PICTURE_GIB * area)
-    full = bytes_ * (SD1_WEIGHTS_GIB + SD1_PICTURE_CHECKPOINTED_GIB * area)
+    without = bytes_ * (weights + picture * pictures)
+    full = bytes_ * (weights + checkpointed * pictures)
     free = card.memory_free_gib
     if free >= without + MARGIN_GIB:
         draft.put(key, "none", f"fastest; takes about {without:.1f} of {free:.1f} GiB free")

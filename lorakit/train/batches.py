@@ -14,7 +14,7 @@ from torch import Tensor
 from lorakit.bundle.models import Bundle
 from lorakit.train import draws
 from lorakit.train.cache import Reader
-from lorakit.train.step import Batch
+from lorakit.train.step import Batch, Conditions
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,8 @@ class Sample:
     text: Path
     size: tuple[int, int]
     """Width and height in pixels; only equal sizes share a batch."""
+    sizes: tuple[int, ...] | None = None
+    """What the model is told of the picture's size and crop, if it is told anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,8 @@ class Batches:
         return [self._batch(pick) for pick in self.plan.picks(step, self._accumulation)]
 
     def _batch(self, pick: Pick) -> Batch:
-        latents, noises, timesteps, texts = [], [], [], []
+        latents, noises, timesteps = [], [], []
+        texts: dict[str, list[Tensor]] = defaultdict(list)
         for index in pick.indices:
             sample = self.samples[index]
             kept = self._read(sample.latents)
@@ -116,13 +119,23 @@ class Batches:
                 noise = noise + self._offset * shift
             noises.append(noise)
             timesteps.append(draws.integer(self._timesteps, self._seed, "timestep", *at))
-            texts.append(self._read(sample.text)["hidden"])
+            for name, value in self._read(sample.text).items():
+                texts[name].append(value)
         return Batch(
             self._to_device(torch.stack(latents)),
             self._to_device(torch.stack(noises)),
             self._to_device(torch.tensor(timesteps)),
-            self._to_device(torch.stack(texts).to(self._dtype)),
+            self._conditions(texts, [self.samples[i].sizes for i in pick.indices]),
         )
+
+    def _conditions(
+        self, texts: dict[str, list[Tensor]], sizes: list[tuple[int, ...] | None]
+    ) -> Conditions:
+        """Texts by their names in the cache, which are those of `Conditions`."""
+        told = {k: self._to_device(torch.stack(v).to(self._dtype)) for k, v in texts.items()}
+        if sizes[0] is None:
+            return Conditions(**told)
+        return Conditions(**told, sizes=self._to_device(torch.tensor(sizes, dtype=torch.float32)))
 
     def _to_device(self, tensor: Tensor) -> Tensor:
         if self._device.type != "cuda":

@@ -54,7 +54,7 @@ class Cache:
         return self._path("latents", sha256, repr(fit))
 
     def text(self, caption: str) -> Path:
-        """Where the hidden states of a caption are, or will be."""
+        """Where what the text encoders say of a caption is, or will be."""
         return self._path("text", caption)
 
     def _path(self, kind: str, *parts: str) -> Path:

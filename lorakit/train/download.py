@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from lorakit.bundle.models import Base
 from lorakit.errors import LorakitError
-from lorakit.families.base_model import locate
+from lorakit.families.base_model import ENCODERS, agree, family_by, locate
 from lorakit.families.families import FAMILIES
 from lorakit.runs.events import Doing, Log
 
@@ -81,7 +82,11 @@ def _download(base: Base, log: Log, stop: Callable[[], bool]) -> None:
         for name in sorted(chosen, key=lambda name: (name == "model_index.json", chosen[name])):
             if stop():
                 return
-            hf_hub_download(base.model, name, revision=base.revision or None, **bars)
+            file = hf_hub_download(base.model, name, revision=base.revision or None, **bars)
+            if name == "unet/config.json":  # one of the first: before what takes long
+                encoders = [part for part in ENCODERS if f"{part}/config.json" in files]
+                unet = json.loads(Path(file).read_text(encoding="utf-8"))
+                agree(base, family_by(encoders, unet))
             before += chosen[name]
             log.append(Doing(phase="downloading", done=before, total=total, unit="bytes"))
     except OfflineModeIsEnabled as error:

@@ -66,16 +66,19 @@ def draw(args: argparse.Namespace) -> None:
     args.out.parent.mkdir(parents=True, exist_ok=True)
 
     from lorakit.train import device
+    from lorakit.train.families.stable_diffusion import DTYPES
     from lorakit.train.loop import family_of
+    from lorakit.train.step import Conditions
 
     where = device.settle()
     family = family_of(bundle)
-    unet = family.load_unet(base.folder, family.DTYPES[bundle.train.precision]).to(where)
+    unet = family.load_unet(base.folder, DTYPES[bundle.train.precision]).to(where)
     family.load_adapter(unet, adapter)
     negative = bundle.sample.negative
-    tokenizer, encoder = family.load_text(base.folder)
-    texts = {t: family.encode_text(tokenizer, encoder, t) for t in {args.prompt, negative}}
-    painter = family.Painter(
+    encoders = family.load_text(base.folder, where)
+    texts = {t: Conditions(**family.encode_text(encoders, t)) for t in {args.prompt, negative}}
+    del encoders
+    painter = family.painter(
         base.folder,
         unet,
         (bundle.dataset.resolution,) * 2,

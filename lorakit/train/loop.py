@@ -29,6 +29,7 @@ from lorakit.train import checkpoint, device, download, lock, optim, prepare
 from lorakit.train.adapters import files, lora, metadata, verify
 from lorakit.train.batches import Batches
 from lorakit.train.control import Control
+from lorakit.train.families.stable_diffusion import DTYPES, StableDiffusion
 from lorakit.train.moving import Moving
 from lorakit.train.objective import Objective
 from lorakit.train.sample import Samples
@@ -41,9 +42,9 @@ MAX_SKIPPED = 5
 """Steps in a row whose loss is not finite, after which the run stops."""
 
 
-def family_of(bundle: Bundle) -> Any:
-    """The module of `lorakit.train.families` for a bundle's family."""
-    return importlib.import_module(f"lorakit.train.families.{bundle.base.family}")
+def family_of(bundle: Bundle) -> StableDiffusion:
+    """What loads, encodes, predicts and draws for a bundle's family."""
+    return importlib.import_module(f"lorakit.train.families.{bundle.base.family}").FAMILY
 
 
 def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.device) -> Finished:
@@ -52,7 +53,7 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
     Raises LorakitError for everything that a person can mend.
     """
     family, facts = family_of(bundle), FAMILIES[bundle.base.family]
-    dtype = family.DTYPES[bundle.train.precision]
+    dtype = DTYPES[bundle.train.precision]
 
     start = _start(bundle, run, log)
     begun = start.step if start else 0
@@ -89,7 +90,7 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
             f"{len(report.pictures)} pictures, {batches.plan.batches_per_epoch} batches an epoch"
         )
     )
-    painter = family.Painter(
+    painter = family.painter(
         ready.folder,
         unet,
         (bundle.dataset.resolution,) * 2,
@@ -190,7 +191,7 @@ class Training:
         control: Control,
         model: Model,
         batches: Batches,
-        family: Any,
+        family: StableDiffusion,
         unet: Any,
         notes: metadata.Notes,
     ) -> None:
@@ -350,7 +351,7 @@ class Training:
         question = self._batches.of(1)[0]
 
         def ask() -> Tensor:
-            return self.model.predict(question.latents, question.timesteps, question.text)
+            return self.model.predict(question.latents, question.timesteps, question.conditions)
 
         size = 0
         try:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from lorakit.bundle.models import Bundle
 from lorakit.dataset.pictures import prepare as picture_of
@@ -16,9 +14,12 @@ from lorakit.dataset.report import DatasetReport
 from lorakit.dataset.scan import scan
 from lorakit.errors import LorakitError
 from lorakit.families.base_model import BaseFacts, digest, inspect
+from lorakit.families.families import FAMILIES
 from lorakit.runs.events import Doing, Log, Noted, Phase
 from lorakit.train import cache
 from lorakit.train.batches import Sample
+from lorakit.train.families.stable_diffusion import StableDiffusion, release
+from lorakit.train.step import Conditions
 
 Stop = Callable[[], bool]
 """Whether someone asked to stop."""
@@ -33,8 +34,8 @@ class Prepared:
     report: DatasetReport
     samples: list[Sample]
     """One for each picture and repeat."""
-    prompts: dict[str, Tensor]
-    """Hidden states of the sample prompts and the negative prompt."""
+    prompts: dict[str, Conditions]
+    """What the sample prompts and the negative prompt say to the model."""
     scale: float
     """Latents are multiplied by this."""
 
@@ -69,7 +70,7 @@ def encode(
     bundle: Bundle,
     base: BaseFacts,
     report: DatasetReport,
-    family: Any,
+    family: StableDiffusion,
     device: torch.device,
     log: Log,
     stop: Stop,
@@ -85,7 +86,7 @@ def encode(
 
     captions = sorted({p.caption for p in report.pictures})
     prompts = sorted({*bundle.sample.prompts, bundle.sample.negative})
-    named = digest(folder, "text_encoder", "tokenizer")
+    named = digest(folder, *(part for pair in FAMILIES[base.family].text for part in pair))
     texts = cache.Cache(root, cache.encoder_id(named, device))
     _encode_texts(texts, [*captions, *prompts], folder, family, device, log, stop)
 
@@ -96,21 +97,24 @@ def encode(
 
     samples = [
         Sample(
-            pictures.picture(p.sha256, p.fit), texts.text(p.caption), (p.fit.width, p.fit.height)
+            pictures.picture(p.sha256, p.fit),
+            texts.text(p.caption),
+            (p.fit.width, p.fit.height),
+            family.sizes(p.width, p.height, p.fit),
         )
         for p in report.pictures
         for _ in range(p.repeats)
     ]
     read = cache.Reader()
-    hidden = {prompt: read(texts.text(prompt))["hidden"] for prompt in prompts}
-    return Prepared(base, folder, report, samples, hidden, family.latent_scale(folder))
+    told = {prompt: Conditions(**read(texts.text(prompt))) for prompt in prompts}
+    return Prepared(base, folder, report, samples, told, family.latent_scale(folder))
 
 
 def _encode_texts(
     texts: cache.Cache,
     wanted: Sequence[str],
     folder: Path,
-    family: Any,
+    family: StableDiffusion,
     device: torch.device,
     log: Log,
     stop: Stop,
@@ -118,24 +122,22 @@ def _encode_texts(
     missing = [t for t in dict.fromkeys(wanted) if not texts.text(t).exists()]
     if not missing:
         return
-    tokenizer, encoder = family.load_text(folder)
-    encoder.to(device)
+    encoders = family.load_text(folder, device)
     progress = Progress(log, "caching", len(missing), "captions")
     for done, text in enumerate(missing, 1):
         if stop():
             break
-        hidden = family.encode_text(tokenizer, encoder, text)
-        cache.put(texts.text(text), {"hidden": hidden}, f"the caption {text!r}")
+        cache.put(texts.text(text), family.encode_text(encoders, text), f"the caption {text!r}")
         progress.at(done)
-    del tokenizer, encoder
-    family.release()
+    del encoders
+    release()
 
 
 def _encode_pictures(
     pictures: cache.Cache,
     report: DatasetReport,
     folder: Path,
-    family: Any,
+    family: StableDiffusion,
     device: torch.device,
     log: Log,
     stop: Stop,
@@ -152,7 +154,7 @@ def _encode_pictures(
             cache.put(place, {"mean": mean, "std": std}, picture.path.name)
             progress.at(done)
         del vae
-        family.release()
+        release()
     known = len(report.pictures) - len(missing)
     if not stop():
         log.append(

@@ -15,9 +15,22 @@ from torch import Tensor
 from lorakit.train.objective import Objective
 from lorakit.train.optim import update
 
-Predict = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""(noisy latents [n, c, h, w], timesteps [n], text [n, tokens, width]) to an answer [n, c, h, w].
-Latents go in and come out as fp32; what lies between runs in the compute dtype."""
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What a model is told beside noisy latents. Of one picture there is no first axis."""
+
+    hidden: Tensor
+    """Hidden states of the caption, [n, tokens, width], in the compute dtype."""
+    pooled: Tensor | None = None
+    """The caption as one vector, [n, width], in the compute dtype; only some families have it."""
+    sizes: Tensor | None = None
+    """Six numbers of each picture, [n, 6], fp32: see `StableDiffusionXL.sizes`."""
+
+
+Predict = Callable[[Tensor, Tensor, Conditions], Tensor]
+"""(noisy latents [n, c, h, w], timesteps [n], conditions) to an answer [n, c, h, w]. Latents go in
+and come out as fp32; what lies between runs in the compute dtype."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +43,7 @@ class Batch:
     """[n, c, h, w], fp32."""
     timesteps: Tensor
     """[n], int64."""
-    text: Tensor
-    """[n, tokens, width], in the compute dtype."""
+    conditions: Conditions
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +71,7 @@ def step(model: Model, batches: Sequence[Batch]) -> Tensor:
     losses = []
     for batch in batches:
         noisy = model.objective.mix(batch.latents, batch.noise, batch.timesteps)
-        answer = model.predict(noisy, batch.timesteps, batch.text)
+        answer = model.predict(noisy, batch.timesteps, batch.conditions)
         target = model.objective.target(batch.latents, batch.noise, batch.timesteps)
         loss = model.objective.loss(answer, target, batch.timesteps)
         loss = loss * (len(batch.latents) / pictures)

@@ -12,6 +12,8 @@ from typing import Any
 from lorakit.bundle.models import PICO, Bundle
 from lorakit.bundle.paths import absolute, resolve
 from lorakit.bundle.write import tables
+from lorakit.errors import LorakitError
+from lorakit.families.families import FAMILIES
 
 SECTIONS = ("dataset", "adapter", "train", "loss", "memory", "sample", "save")
 """Tables of the bundle whose values are settings."""
@@ -34,6 +36,8 @@ class Answers:
     """pico, a diffusers folder, or a Hub id."""
     revision: str = ""
     """Of a Hub id; it goes when another base is chosen."""
+    family: str = ""
+    """What a base is taken for as long as it is not here and not well known. Empty: sd1."""
     folders: tuple[Folder, ...] = (Folder(),)
     """At least one; its path may be empty."""
     name: str = ""
@@ -44,9 +48,16 @@ class Answers:
     """Values that the person chose over the recommended ones, by dotted key."""
 
     def with_base(self, model: str) -> Answers:
-        """With another base; a revision belongs to the base it was given for."""
-        revision = self.revision if model == self.base else ""
-        return dataclasses.replace(self, base=model, revision=revision)
+        """With another base; a revision and a family belong to the base they were given for."""
+        if model == self.base:
+            return self
+        return dataclasses.replace(self, base=model, revision="", family="")
+
+    def with_family(self, name: str) -> Answers:
+        """With a base that is taken for one of this family. Raises LorakitError for none."""
+        if name not in FAMILIES:
+            raise LorakitError(f"{name} is no family.", f"There are {', '.join(FAMILIES)}.")
+        return dataclasses.replace(self, family=name)
 
     def with_folder(self, **values: Any) -> Answers:
         """With other values in the first folder."""
@@ -100,6 +111,7 @@ def of_bundle(bundle: Bundle, folder: Path, here: Path) -> Answers:
     return Answers(
         base=moved.base.model,
         revision=moved.base.revision,
+        family=moved.base.family,
         folders=tuple(Folder(**source) for source in sources),
         name=bundle.name,
         changes=changes,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lorakit.families.families import FAMILIES
 from lorakit.wizard.answers import Answers, Folder
 from lorakit.wizard.steps import NAMES
 
@@ -91,6 +92,6 @@ def _answers(data: dict[str, Any]) -> Answers:
     texts += [text for f in folders for text in (f.path, f.trigger)]
     if not folders or not all(isinstance(text, str) for text in texts):
         raise TypeError("not answers")
-    if not isinstance(answers.changes, dict):
+    if not isinstance(answers.changes, dict) or answers.family not in ("", *FAMILIES):
         raise TypeError("not answers")
     return answers

@@ -12,7 +12,7 @@ from lorakit.bundle.problems import Problem
 from lorakit.dataset.report import DatasetReport
 from lorakit.dataset.scan import scan
 from lorakit.errors import LorakitError
-from lorakit.families.base_model import BaseFacts, inspect, usual
+from lorakit.families.base_model import BaseFacts, inspect, recognised, usual
 from lorakit.hardware.detect import detect
 from lorakit.hardware.facts import Hardware
 from lorakit.planner.check import check
@@ -33,8 +33,11 @@ def machine() -> Hardware:
 
 
 def base(answers: Answers, here: Path) -> BaseFacts:
-    """What the base says about itself. Raises LorakitError with what is wrong with it."""
-    return inspect(Base(model=_path(answers.base), revision=answers.revision), here)
+    """What the base says about itself, its family first of all. Raises LorakitError with what is
+    wrong with it."""
+    given = {"model": _path(answers.base), "revision": answers.revision}
+    taken = Base.model_validate({**given, "family": answers.family or "sd1"})
+    return inspect(recognised(taken, here), here)
 
 
 def folder(path: str, here: Path) -> None:

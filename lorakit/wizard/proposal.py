@@ -64,7 +64,7 @@ def propose(answers: Answers, known: Known, presets: Sequence[Preset]) -> Propos
     recommendation = recommend(hardware, known.report, known.base, preset)
     settings = copy.deepcopy(recommendation.settings)
     settings |= {"schema": SCHEMA, "name": answers.run_name}
-    settings["base"] = _base(answers, settings.get("base", {}))
+    settings["base"] = _base(answers, known, settings.get("base", {}))
     recommended = _complete(settings)
     changed = copy.deepcopy(settings)
     for key, value in answers.changes.items():
@@ -87,11 +87,19 @@ def propose(answers: Answers, known: Known, presets: Sequence[Preset]) -> Propos
 
 
 def choose_preset(answers: Answers, known: Known, presets: Sequence[Preset]) -> Preset:
-    """The preset of that name, else the one nearest to base and machine."""
-    for preset in presets:
+    """The preset of that name, else the one nearest to base and machine; never one of another
+    family than the base."""
+    chosen = suitable(answers, known, presets)
+    for preset in chosen:
         if preset.name == answers.preset:
             return preset
-    return min(presets, key=lambda p: _distance(p, answers.base, known), default=_PLAIN)
+    return min(chosen, key=lambda p: _distance(p, answers.base, known), default=_PLAIN)
+
+
+def suitable(answers: Answers, known: Known, presets: Sequence[Preset]) -> list[Preset]:
+    """The presets of the base's family; all of them as long as that is not known."""
+    family = _family(answers, known)
+    return [p for p in presets if not family or p.family == family]
 
 
 _PLAIN = Preset(name="defaults", title="What lorakit does without a preset")
@@ -108,10 +116,17 @@ def _distance(preset: Preset, model: str, known: Known) -> tuple[bool, float, bo
     return settings.get("base", {}).get("model") != model, far, not fits
 
 
-def _base(answers: Answers, preset: Mapping[str, Any]) -> dict[str, Any]:
+def _base(answers: Answers, known: Known, preset: Mapping[str, Any]) -> dict[str, Any]:
     """The base that was chosen; a preset's revision is one of the preset's base."""
     revision = preset.get("revision", "") if preset.get("model") == answers.base else ""
-    return {**preset, "model": answers.base, "revision": answers.revision or revision}
+    made = {**preset, "model": answers.base, "revision": answers.revision or revision}
+    family = _family(answers, known)
+    return {**made, "family": family} if family else made
+
+
+def _family(answers: Answers, known: Known) -> str:
+    """What the base is, or is taken for; empty where neither is known."""
+    return known.base.family if known.base else answers.family
 
 
 def _sources(answers: Answers) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from lorakit.bundle.schema import FieldDoc
 from lorakit.bundle.values import number
 from lorakit.errors import LorakitError
 from lorakit.wizard.answers import SECTIONS, Answers
-from lorakit.wizard.proposal import Proposal
+from lorakit.wizard.proposal import Proposal, suitable
 from lorakit.wizard.state import State
 
 NAME, PRESET, PROMPTS = "name", "preset", "sample.prompts"
@@ -83,7 +83,7 @@ def enter(state: State, key: str, text: str) -> State:
             _validate(state, NAME, text)
         return state.answering(dataclasses.replace(answers, name=text))
     if key == PRESET:
-        if text not in {preset.name for preset in state.presets}:
+        if text not in _preset(state).choices:
             raise LorakitError(f"There is no preset {text}.", _preset(state).allowed)
         return state.answering(dataclasses.replace(answers, preset=text))
     if key.startswith(PROMPTS):
@@ -239,6 +239,7 @@ def _preset(state: State) -> Row:
     chosen = state.proposal.preset
     best = state.answering(dataclasses.replace(state.answers, preset="")).proposal.preset.name
     changed = chosen.name != best
+    names = tuple(preset.name for preset in suitable(state.answers, state.known, state.presets))
     return Row(
         key=PRESET,
         section="Run",
@@ -247,7 +248,7 @@ def _preset(state: State) -> Row:
         why=f"yours; recommended: {best}" if changed else chosen.title,
         changed=changed,
         doc=chosen.description or chosen.title,
-        allowed=", ".join(preset.name for preset in state.presets),
+        allowed=", ".join(names),
         recommended=best,
-        choices=tuple(preset.name for preset in state.presets),
+        choices=names,
     )

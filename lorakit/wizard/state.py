@@ -32,7 +32,7 @@ class State:
     def answering(self, answers: Answers) -> State:
         """With other answers; what was found out about earlier ones is forgotten."""
         known = self.known
-        if (answers.base, answers.revision) != (self.answers.base, self.answers.revision):
+        if _base(answers) != _base(self.answers):
             known = dataclasses.replace(known, base=None, report=None)
         if answers.folders != self.answers.folders:
             known = dataclasses.replace(known, report=None)
@@ -41,6 +41,10 @@ class State:
     def knowing(self, **found: Any) -> State:
         """With something found out."""
         return dataclasses.replace(self, known=dataclasses.replace(self.known, **found))
+
+
+def _base(answers: Answers) -> tuple[str, str, str]:
+    return answers.base, answers.revision, answers.family
 
 
 def begin(folder: Path, answers: Answers | None = None) -> State:

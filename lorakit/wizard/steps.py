@@ -42,7 +42,7 @@ STEPS: tuple[Step, ...] = (
         question="Which model is the LoRA for?",
         about="A LoRA works with the base it was trained on and its relatives. What the folder "
         "says about itself is shown below; no weights are read yet.",
-        keys=("base.model",),
+        keys=("base.model", "base.family"),
     ),
     Step(
         name="pictures",

@@ -48,7 +48,8 @@ def _free(free: float | None, total: float | None) -> str:
 
 def of_base(base: BaseFacts) -> Iterator[Line]:
     """What the base says about itself."""
-    yield "family", FAMILIES[base.family].title
+    title = FAMILIES[base.family].title
+    yield "family", f"taken for {title} until it is here" if base.guessed else title
     yield "trained at", f"{base.resolution} x {base.resolution} pixels"
     yield "captions", f"{base.token_limit} tokens are read"
     if base.folder is None:

@@ -18,7 +18,7 @@ DRIVE = Path(__file__).parents[1] / "drive.py"
 """The command with a stand-in for its trainer."""
 
 CONFIGURATIONS = {
-    "model_index.json": {"_class_name": "StableDiffusionPipeline"},
+    "model_index.json": {"text_encoder": ["transformers", "CLIPTextModel"]},
     "scheduler/scheduler_config.json": {"prediction_type": "epsilon"},
     "unet/config.json": {"sample_size": 8, "block_out_channels": [8, 8]},
     "vae/config.json": {"block_out_channels": [8, 8, 8, 8]},

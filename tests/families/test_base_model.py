@@ -8,7 +8,15 @@ import pytest
 
 from lorakit.bundle.models import Base
 from lorakit.errors import LorakitError
-from lorakit.families.base_model import ASSETS, digest, inspect, weight_files
+from lorakit.families.base_model import (
+    ASSETS,
+    digest,
+    family_of,
+    inspect,
+    locate,
+    recognised,
+    weight_files,
+)
 
 PICO = ASSETS / "pico"
 PARTS = ("scheduler", "text_encoder", "tokenizer", "unet", "vae")
@@ -77,10 +85,110 @@ def test_a_damaged_configuration_is_named(copy: Path) -> None:
         inspect(Base(model=str(copy)), copy)
 
 
-def test_another_family_is_one_line(copy: Path) -> None:
-    edit(copy / "unet" / "config.json", addition_embed_type="text_time")
-    with pytest.raises(LorakitError, match="is an SDXL model, and the bundle says sd1"):
+def as_sdxl(folder: Path) -> Path:
+    """What tells SDXL from others, put into a copy of pico."""
+    for part in ("text_encoder", "tokenizer"):
+        shutil.copytree(folder / part, folder / f"{part}_2")
+    encoder = ["transformers", "CLIPTextModelWithProjection"]
+    edit(folder / "model_index.json", text_encoder_2=encoder)
+    edit(folder / "unet" / "config.json", addition_embed_type="text_time", layers_per_block=2)
+    return folder
+
+
+def as_sd2(folder: Path) -> Path:
+    edit(folder / "unet" / "config.json", use_linear_projection=True)
+    return folder
+
+
+def test_the_family_of_a_folder_is_told_by_how_it_is_built(tmp_path: Path) -> None:
+    made = [Path(shutil.copytree(PICO, tmp_path / name)) for name in ("a", "b", "c", "d")]
+    assert family_of(made[0]) == "sd1"
+    assert family_of(as_sd2(made[1])) == "sd2"
+    assert family_of(as_sdxl(made[2])) == "sdxl"
+    edit(as_sdxl(made[3]) / "model_index.json", text_encoder=[None, None])  # SDXL's refiner
+    assert family_of(made[3]) is None
+    assert family_of(tmp_path) is None
+
+
+@pytest.mark.parametrize("family", ["sd1", "sdxl"])
+def test_a_clash_names_both_families_and_the_fix(family: str, copy: Path) -> None:
+    as_sd2(copy)
+    with pytest.raises(LorakitError, match=rf"2\.x \(sd2\), and the bundle says {family}") as told:
+        inspect(Base(family=family, model=str(copy)), copy)
+    assert told.value.hint.startswith('Set base.family = "sd2"')
+
+
+def test_a_model_of_no_known_family_is_refused(copy: Path) -> None:
+    edit(copy / "unet" / "config.json", addition_embed_type="image")
+    with pytest.raises(LorakitError, match=r"is none of Stable Diffusion 1\.x"):
         inspect(Base(model=str(copy)), copy)
+
+
+def test_an_sdxl_folder_has_the_weights_of_both_encoders(copy: Path) -> None:
+    before = inspect(Base(model=str(copy)), copy)
+    second = copy / "text_encoder" / "model.safetensors"
+    facts = inspect(Base(family="sdxl", model=str(as_sdxl(copy))), copy)
+    assert before.weight_bytes is not None
+    assert facts.weight_bytes == before.weight_bytes + second.stat().st_size
+    assert (facts.family, facts.token_limit, facts.prediction) == ("sdxl", 75, "epsilon")
+    (copy / "text_encoder_2" / "model.safetensors").unlink()
+    with pytest.raises(LorakitError, match="no weights in text_encoder_2"):
+        inspect(Base(family="sdxl", model=str(copy)), copy)
+
+
+@pytest.mark.parametrize(
+    ("part", "values", "words"),
+    [
+        ("unet", {"in_channels": 9}, "takes 9 channels"),
+        ("unet", {"layers_per_block": 1}, "has 1 layers a block"),
+        ("vae", {"latents_mean": [0.1, 0.1, 0.1, 0.1]}, "shifts its latents"),
+        ("scheduler", {"prediction_type": "sample"}, "predicts sample"),
+    ],
+)
+def test_relatives_of_sdxl_that_train_otherwise_are_refused(
+    part: str, values: dict, words: str, copy: Path
+) -> None:
+    as_sdxl(copy)
+    name = "scheduler_config.json" if part == "scheduler" else "config.json"
+    edit(copy / part / name, **values)
+    with pytest.raises(LorakitError, match=words):
+        inspect(Base(family="sdxl", model=str(copy)), copy)
+
+
+@pytest.mark.parametrize(
+    ("model", "family"),
+    [
+        ("stabilityai/stable-diffusion-xl-base-1.0", "sdxl"),
+        ("stabilityai/stable-diffusion-2-1", "sd2"),
+        ("runwayml/Stable-Diffusion-v1-5", "sd1"),
+        ("someone/some-model", "sd2"),  # as it was
+    ],
+)
+def test_well_known_hub_ids_are_recognised(model: str, family: str, tmp_path: Path) -> None:
+    assert recognised(Base(family="sd2", model=model), tmp_path).family == family
+    assert inspect(Base(family=family, model=model), tmp_path).family == family
+
+
+def test_a_folder_is_recognised_whatever_was_said(copy: Path) -> None:
+    assert recognised(Base(family="sdxl", model=str(copy)), copy).family == "sd1"
+
+
+def test_a_hub_id_in_the_cache_is_recognised(
+    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Complete by what its own family needs, whatever the bundle says."""
+    snapshots = tmp_path / "hub" / "models--someone--some-xl"
+    (snapshots / "refs").mkdir(parents=True)
+    (snapshots / "refs" / "main").write_text("c0ffee")
+    folder = shutil.copytree(as_sdxl(copy), snapshots / "snapshots" / "c0ffee")
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    base = Base(model="someone/some-xl")
+    assert locate(base, tmp_path) == folder
+    assert recognised(base, tmp_path).family == "sdxl"
+    (folder / "text_encoder_2" / "model.safetensors").unlink()
+    assert locate(base, tmp_path) is None
 
 
 def test_v_prediction_is_read_from_the_scheduler(copy: Path) -> None:

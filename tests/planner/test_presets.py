@@ -54,7 +54,7 @@ def test_a_shipped_preset_is_whole(preset: Preset) -> None:
 
 def test_what_ships() -> None:
     found = {p.name: p for p in shipped()}
-    assert found.keys() == {"pico-cpu", "sd1-standard"}
+    assert found.keys() == {"pico-cpu", "sd1-standard", "sd2-standard", "sdxl-standard"}
     assert found["pico-cpu"].settings["train"]["steps"] == 600
     assert "Min-SNR" in found["sd1-standard"].reasons["loss.snr_gamma"]
 
@@ -126,7 +126,9 @@ def test_presets_are_found_by_name_and_by_path(folder: Path) -> None:
     assert caught.value.hint == "Did you mean pico-cpu?"
     with pytest.raises(LorakitError) as caught:
         find("zzz")
-    assert caught.value.hint == "There are mine, pico-cpu, sd1-standard."
+    assert caught.value.hint == (
+        "There are mine, pico-cpu, sd1-standard, sd2-standard, sdxl-standard."
+    )
 
 
 def test_without_a_folder_there_are_no_presets(monkeypatch: pytest.MonkeyPatch) -> None:

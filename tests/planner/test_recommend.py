@@ -12,6 +12,7 @@ from lorakit.bundle.write import dump
 from lorakit.dataset.buckets import Fit
 from lorakit.dataset.report import DatasetReport, Picture
 from lorakit.families.base_model import BaseFacts
+from lorakit.families.families import FAMILIES
 from lorakit.hardware.facts import Accelerator, Hardware, TorchBuild
 from lorakit.hardware.files import load
 from lorakit.planner.presets import Preset, find, merge, shipped
@@ -44,9 +45,9 @@ def pictures(count: int, repeats: int = 1, caption: str = "a dog {}") -> Dataset
     )  # fmt: skip
 
 
-def base(model: str, resolution: int, size_step: int = 8) -> BaseFacts:
+def base(model: str, resolution: int, size_step: int = 8, family: str = "sd1") -> BaseFacts:
     return BaseFacts(
-        model=model, folder=None, family="sd1", resolution=resolution, size_step=size_step,
+        model=model, folder=None, family=family, resolution=resolution, size_step=size_step,
         latent_factor=8, token_limit=75, prediction="epsilon", weight_bytes=None,
     )  # fmt: skip
 
@@ -163,6 +164,9 @@ def test_another_base_than_the_presets_drops_its_revision() -> None:
     assert (other["model"], other["revision"]) == ("c/d", "")
 
 
+XL = {"base": {"family": "sdxl"}, "dataset": {"resolution": 1024}}
+
+
 @pytest.mark.parametrize(
     ("free", "model", "tables", "expected"),
     [
@@ -173,6 +177,8 @@ def test_another_base_than_the_presets_drops_its_revision() -> None:
         (3.1, "a/b", {"dataset": {"resolution": 768}}, "full"),
         (4.0, "a/b", {"train": {"precision": "fp32"}}, "full"),
         (20.0, "a/b", {"memory": {"checkpointing": "full"}}, "full"),
+        (10.9, "a/b", XL, "none"),
+        (10.7, "a/b", XL, "full"),
         (0.5, "pico", {}, None),
         (None, "a/b", {}, None),
     ],
@@ -180,7 +186,9 @@ def test_another_base_than_the_presets_drops_its_revision() -> None:
 def test_checkpointing_follows_free_memory(
     free: float | None, model: str, tables: dict[str, Any], expected: str | None
 ) -> None:
-    found = recommend(card((8, 9), free), None, base(model, 512), preset(**tables))
+    family = tables.get("base", {}).get("family", "sd1")
+    known = base(model, FAMILIES[family].resolution, family=family)
+    found = recommend(card((8, 9), free), None, known, preset(**tables))
     assert found.settings.get("memory", {}).get("checkpointing") == expected
 
 

@@ -1,9 +1,10 @@
-"""Small real models: a random Stable Diffusion 1.x pipeline on disk, and pictures to learn from."""
+"""Small real models: random pipelines of each family on disk, and pictures to learn from."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from PIL import Image, ImageDraw
 
 from lorakit.bundle.models import Bundle
 from lorakit.families.base_model import ASSETS
-from lorakit.train.families import sd1
+from lorakit.train.families import sd1, sd2, sdxl
 
 torch.set_num_threads(1)  # tests already run in parallel
 
@@ -19,16 +20,65 @@ SIDE = 32
 """Side of the pictures that the small models are made for, in pixels."""
 
 
-def write_base(folder: Path, prediction: str = "epsilon") -> Path:
+MODULES = {"sd1": sd1, "sd2": sd2, "sdxl": sdxl}
+
+
+def tokenizer(pad: str | None = None) -> Any:
+    """pico's tokenizer; SD 2 and the second one of SDXL pad with `!`, and not with the end mark."""
+    from transformers import CLIPTokenizer
+
+    made = CLIPTokenizer.from_pretrained(ASSETS / "pico" / "tokenizer")
+    if pad:
+        made.pad_token = pad
+    return made
+
+
+def text_encoder(tokens: Any, layers: int = 1, projected: bool = False) -> Any:
+    """A random text encoder of width 32."""
+    from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
+
+    kind = CLIPTextModelWithProjection if projected else CLIPTextModel
+    return kind(
+        CLIPTextConfig(
+            vocab_size=len(tokens),
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=layers,
+            num_attention_heads=2,
+            projection_dim=32,
+            bos_token_id=tokens.bos_token_id,
+            eos_token_id=tokens.eos_token_id,
+            pad_token_id=tokens.pad_token_id,
+        )
+    )
+
+
+def write_base(folder: Path, prediction: str = "epsilon", family: str = "sd1") -> Path:
     """A pipeline folder with random weights, small enough for a step in milliseconds."""
-    from diffusers import AutoencoderKL, DDIMScheduler, StableDiffusionPipeline
+    from diffusers import AutoencoderKL, DDIMScheduler
     from diffusers import UNet2DConditionModel as UNet
-    from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
 
     torch.manual_seed(0)
-    tokens = CLIPTokenizer.from_pretrained(ASSETS / "pico" / "tokenizer")
-    pipe = StableDiffusionPipeline(
-        unet=UNet(**sd1.tiny()),
+    made = MODULES[family].FAMILY
+    tokens = tokenizer("!" if family == "sd2" else None)
+    if family == "sdxl":
+        second = tokenizer("!")
+        texts = {
+            "text_encoder": text_encoder(tokens, 2),
+            "text_encoder_2": text_encoder(second, 3, projected=True),
+            "tokenizer_2": second,
+        }
+    else:
+        texts = {
+            "text_encoder": text_encoder(tokens),
+            "safety_checker": None,
+            "feature_extractor": None,
+            "requires_safety_checker": False,
+        }
+    pipe = made.pipeline_class()(
+        **texts,
+        tokenizer=tokens,
+        unet=UNet(**made.tiny()),
         vae=AutoencoderKL(
             down_block_types=("DownEncoderBlock2D",) * 3,
             up_block_types=("UpDecoderBlock2D",) * 3,
@@ -37,20 +87,6 @@ def write_base(folder: Path, prediction: str = "epsilon") -> Path:
             norm_num_groups=4,
             mid_block_add_attention=False,
         ),
-        text_encoder=CLIPTextModel(
-            CLIPTextConfig(
-                vocab_size=len(tokens),
-                hidden_size=32,
-                intermediate_size=64,
-                num_hidden_layers=1,
-                num_attention_heads=2,
-                projection_dim=32,
-                bos_token_id=tokens.bos_token_id,
-                eos_token_id=tokens.eos_token_id,
-                pad_token_id=tokens.pad_token_id,
-            )
-        ),
-        tokenizer=tokens,
         scheduler=DDIMScheduler(
             beta_start=0.00085,
             beta_end=0.012,
@@ -61,9 +97,6 @@ def write_base(folder: Path, prediction: str = "epsilon") -> Path:
             prediction_type=prediction,
             rescale_betas_zero_snr=prediction == "v_prediction",
         ),
-        safety_checker=None,
-        feature_extractor=None,
-        requires_safety_checker=False,
     )
     pipe.save_pretrained(folder)
     return folder
@@ -79,6 +112,17 @@ def tiny_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tiny_v_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random v-prediction model whose schedule ends at SNR 0."""
     return write_base(tmp_path_factory.mktemp("base") / "v", "v_prediction")
+
+
+@pytest.fixture(scope="session")
+def bases(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A random model of each family; that of sd2 predicts v."""
+    folder = tmp_path_factory.mktemp("bases")
+    return {
+        "sd1": tiny_base,
+        "sd2": write_base(folder / "sd2", "v_prediction", "sd2"),
+        "sdxl": write_base(folder / "sdxl", family="sdxl"),
+    }
 
 
 @pytest.fixture(scope="session")

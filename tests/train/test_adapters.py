@@ -13,49 +13,70 @@ from safetensors.torch import load_file
 from lorakit.bundle.models import Adapter
 from lorakit.errors import LorakitError
 from lorakit.families.families import FAMILIES
+from lorakit.planner.disk import PARAMETERS_A_RANK
 from lorakit.train.adapters import files, lora, verify
-from lorakit.train.families import sd1
+from lorakit.train.families import sd1, sd2, sdxl
 
 FAMILY = FAMILIES["sd1"]
+MODULES = {"sd1": sd1, "sd2": sd2, "sdxl": sdxl}
 
-KEYS_OF_SD15 = (576, "edd9350fcb5a736ed3b4c4b80a85bc0c8a95f674b3833f7cae18253df68e9e67")
-"""Count and sha256 of the sorted "key shape" lines: U-Net part of a rank 4 file by sd-scripts."""
+KEYS_OF_SD_SCRIPTS = {
+    "sd1": (576, "edd9350fcb5a736ed3b4c4b80a85bc0c8a95f674b3833f7cae18253df68e9e67"),
+    "sd2": (576, "ff920ecde352a1a65469caf4d95613edc67d3a4306577883c2bca90aec6a073d"),
+    "sdxl": (2166, "2a3070855670a1a3e743ab14c4cda7373f30fee34a7a6777a7ca623d94d5b4bb"),
+}
+"""Count and sha256 of the sorted "key shape" lines: U-Net part of a rank 4 file by sd-scripts.
+
+For SD 2 sd-scripts takes the projections for convolutions of 1 x 1; in diffusers, which refuses
+such matrices there, they are linear, as they are in the original. The hash is that of the table
+without the two ones.
+"""
 
 
-def adapted(adapter: Adapter, config: dict, device: str = "meta") -> UNet2DConditionModel:
-    with torch.device(device):
-        unet = UNet2DConditionModel(**config)
-    lora.attach(unet, FAMILY, adapter, seed=3)
+def adapted(adapter: Adapter, name: str = "sd1") -> UNet2DConditionModel:
+    """A UNet of real size with an adapter, on the meta device."""
+    family = MODULES[name].FAMILY
+    with torch.device("meta"):
+        unet = UNet2DConditionModel(**family.real())
+    lora.attach(unet, family.facts, adapter, seed=3)
     return unet
 
 
-def shapes(unet: torch.nn.Module) -> dict[str, list[int]]:
+def shapes(unet: torch.nn.Module, name: str) -> dict[str, list[int]]:
     """Key to shape, as kohya's layout has them; meta tensors have shapes enough."""
     made = {}
-    for name, layer in lora.layers(unet).items():
-        kohya = FAMILY.kohya_name(name)
+    for module, layer in lora.layers(unet).items():
+        kohya = FAMILIES[name].kohya_name(module)
         made[f"{kohya}.lora_down.weight"] = list(layer.lora_A[lora.NAME].weight.shape)
         made[f"{kohya}.lora_up.weight"] = list(layer.lora_B[lora.NAME].weight.shape)
         made[f"{kohya}.alpha"] = []
     return made
 
 
-def test_sd15_rank_4_on_attention() -> None:
-    unet = adapted(Adapter(rank=4, alpha=4.0, targets="attention"), sd1.real())
-    weights = [p for p in unet.parameters() if p.requires_grad]
-    assert len(lora.layers(unet)) == 128
-    assert sum(w.numel() for w in weights) == 797_184
+@pytest.mark.parametrize(
+    ("name", "modules", "weights"),
+    [("sd1", 128, 797_184), ("sd2", 128, 829_952), ("sdxl", 560, 5_806_080)],
+)
+def test_rank_4_on_attention(name: str, modules: int, weights: int) -> None:
+    unet = adapted(Adapter(rank=4, alpha=4.0, targets="attention"), name)
+    assert len(lora.layers(unet)) == modules
+    assert sum(p.numel() for p in unet.parameters() if p.requires_grad) == weights
+    assert weights == 4 * PARAMETERS_A_RANK[name]["attention"]
 
 
-def test_sd15_on_linear_has_the_keys_of_sd_scripts() -> None:
-    unet = adapted(Adapter(rank=4, alpha=4.0, targets="linear"), sd1.real())
-    assert len(lora.layers(unet)) == 192
-    lines = "\n".join(sorted(f"{k} {v}" for k, v in shapes(unet).items()))
-    assert (len(shapes(unet)), hashlib.sha256(lines.encode()).hexdigest()) == KEYS_OF_SD15
+@pytest.mark.parametrize(("name", "modules"), [("sd1", 192), ("sd2", 192), ("sdxl", 722)])
+def test_rank_4_on_linear_has_the_keys_of_sd_scripts(name: str, modules: int) -> None:
+    unet = adapted(Adapter(rank=4, alpha=4.0, targets="linear"), name)
+    assert len(lora.layers(unet)) == modules
+    weights = sum(p.numel() for p in unet.parameters() if p.requires_grad)
+    assert weights == 4 * PARAMETERS_A_RANK[name]["linear"]
+    found = shapes(unet, name)
+    lines = "\n".join(sorted(f"{k} {v}" for k, v in found.items()))
+    assert (len(found), hashlib.sha256(lines.encode()).hexdigest()) == KEYS_OF_SD_SCRIPTS[name]
 
 
 def test_an_sd15_file_is_as_large_as_it_should_be(tmp_path: Path) -> None:
-    unet = adapted(Adapter(rank=4, alpha=4.0, targets="attention"), sd1.real())
+    unet = adapted(Adapter(rank=4, alpha=4.0, targets="attention"))
     matrices = {
         n: tuple(torch.zeros(p[lora.NAME].weight.shape) for p in (layer.lora_A, layer.lora_B))
         for n, layer in lora.layers(unet).items()
@@ -67,7 +88,7 @@ def test_an_sd15_file_is_as_large_as_it_should_be(tmp_path: Path) -> None:
 def test_the_start_changes_nothing_and_follows_from_the_seed() -> None:
     def fresh(seed: int) -> dict[str, torch.Tensor]:
         torch.manual_seed(0)
-        unet = UNet2DConditionModel(**sd1.tiny())
+        unet = UNet2DConditionModel(**sd1.FAMILY.tiny())
         lora.attach(unet, FAMILY, Adapter(rank=2, alpha=2.0), seed)
         return files.diffusers(lora.matrices(unet))
 

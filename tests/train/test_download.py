@@ -70,6 +70,19 @@ def test_a_base_is_downloaded_with_bytes_and_trained(
 
 
 @pytest.mark.slow
+def test_another_family_is_noticed_before_the_weights_come(
+    bundle: Bundle, bases: dict[str, Path], tmp_path: Path
+) -> None:
+    with serving(bases["sdxl"], "someone/tiny") as address:
+        code, events = trained(bundle, "someone/tiny", tmp_path / "run", address)
+    assert code == 2
+    assert isinstance(events[-1], Failed)
+    assert events[-1].message.endswith("is Stable Diffusion XL (sdxl), and the bundle says sd1.")
+    assert 'base.family = "sdxl"' in events[-1].hint
+    assert not list((tmp_path / "run" / "hub").rglob("*.safetensors"))
+
+
+@pytest.mark.slow
 def test_a_gated_base_is_one_sentence(bundle: Bundle, tiny_base: Path, tmp_path: Path) -> None:
     with serving(tiny_base, "someone/tiny", status=403) as address:
         code, events = trained(bundle, "someone/tiny", tmp_path / "run", address)

@@ -12,7 +12,8 @@ from safetensors.torch import load_file, save_file
 
 from lorakit.errors import LorakitError
 from lorakit.families.base_model import ASSETS
-from lorakit.train.families import sd1
+from lorakit.train.families.sd1 import FAMILY as sd1
+from lorakit.train.families.stable_diffusion import pixels
 
 WEIGHTS = "text_encoder/model.safetensors"
 
@@ -32,8 +33,7 @@ def test_both_styles_of_text_encoder_keys_give_the_same_numbers(copy: Path) -> N
     answers = []
     for prefix in ("", "text_model."):
         renamed(copy, lambda k, p=prefix: p + k.removeprefix("text_model."))
-        tokenizer, encoder = sd1.load_text(copy)
-        answers.append(sd1.encode_text(tokenizer, encoder, "a red circle"))
+        answers.append(sd1.encode_text(sd1.load_text(copy), "a red circle")["hidden"])
     assert torch.equal(answers[0], answers[1])
     assert answers[0].shape == (77, 32)
 
@@ -70,12 +70,14 @@ def test_pico_is_loaded_by_diffusers_alone_with_its_own_weights() -> None:
     for key, value in kept.items():
         assert torch.equal(loaded[key.removeprefix("text_model.")], value), key
     assert pipe.unet.dtype == pipe.text_encoder.dtype == torch.float32
-    tokenizer, encoder = sd1.load_text(folder)
+    [encoder] = sd1.load_text(folder)
     caption = "a red circle on a blue background"
-    own = sd1.encode_text(tokenizer, encoder, caption)
+    own = sd1.encode_text([encoder], caption)["hidden"]
     theirs, _ = pipe.encode_prompt(caption, "cpu", 1, False)
     assert torch.equal(own, theirs[0])
-    assert len(tokenizer(caption).input_ids) == 9  # every word of pico's captions is one token
+    assert (
+        len(encoder.tokenizer(caption).input_ids) == 9
+    )  # every word of pico's captions is one token
 
 
 def test_a_picture_goes_through_the_vae_and_back() -> None:
@@ -86,4 +88,4 @@ def test_a_picture_goes_through_the_vae_and_back() -> None:
     assert mean.shape == std.shape == (4, 16, 16)
     with torch.no_grad():
         back = vae.decode(mean[None]).sample[0]
-    assert (back - sd1.pixels(picture)).abs().mean() < 0.05
+    assert (back - pixels(picture)).abs().mean() < 0.05

@@ -7,12 +7,14 @@ import torch
 from diffusers import UNet2DConditionModel
 
 from lorakit.bundle.models import Adapter, Train
-from lorakit.families.families import FAMILIES
 from lorakit.train import memory, optim
 from lorakit.train.adapters import lora
-from lorakit.train.families import sd1
+from lorakit.train.families import sd1, sdxl
+from lorakit.train.families.stable_diffusion import DTYPES
 from lorakit.train.objective import Objective
-from lorakit.train.step import Batch, Model, step
+from lorakit.train.step import Batch, Conditions, Model, step
+
+FAMILY = {"sd1": sd1.FAMILY, "sdxl": sdxl.FAMILY}
 
 
 def made(
@@ -24,11 +26,14 @@ def made(
     config: dict | None = None,
     batch: int = 2,
     side: int = 8,
+    family: str = "sd1",
+    rank: int = 4,
 ) -> tuple[UNet2DConditionModel, Model, Batch]:
     """A random UNet with an adapter, and one prepared batch, on a device."""
     torch.manual_seed(0)
-    config = config or sd1.tiny()
-    dtype = sd1.DTYPES[precision]
+    made = FAMILY[family]
+    config = config or made.tiny()
+    dtype = DTYPES[precision]
     with torch.device(device):
         unet = UNet2DConditionModel(**config)
     for weight in unet.parameters():
@@ -36,11 +41,11 @@ def made(
     if checkpointing:
         unet.enable_gradient_checkpointing()
         unet.train()
-    adapter = Adapter(rank=4, alpha=4.0, targets=targets)
-    weights = lora.attach(unet, FAMILIES["sd1"], adapter, seed=1)
+    adapter = Adapter(rank=rank, alpha=4.0, targets=targets)
+    weights = lora.attach(unet, made.facts, adapter, seed=1)
     train = Train(optimizer=optimizer, precision=precision, learning_rate=1e-2)
     model = Model(
-        sd1.predictor(unet, dtype),
+        made.predictor(unet, dtype),
         weights,
         Objective.of(torch.linspace(0.999, 0.005, 1000, device=device), "epsilon", 5.0),
         optim.optimizer(train, weights),
@@ -55,14 +60,26 @@ def made(
             torch.randn(shape, device=device),
             torch.randn(shape, device=device),
             torch.arange(batch, device=device) * 150,
-            torch.randn(batch, 77, config["cross_attention_dim"], device=device).to(dtype),
+            conditions(config, batch, device, dtype),
         ),
     )
 
 
+def conditions(config: dict, batch: int, device: str, dtype: torch.dtype) -> Conditions:
+    """Random texts, and for SDXL vectors and sizes."""
+    hidden = torch.randn(batch, 77, config["cross_attention_dim"], device=device).to(dtype)
+    if "addition_embed_type" not in config:
+        return Conditions(hidden)
+    inner = config["addition_time_embed_dim"]
+    width = config["projection_class_embeddings_input_dim"] - 6 * inner
+    pooled = torch.randn(batch, width, device=device).to(dtype)
+    return Conditions(hidden, pooled, torch.full((batch, 6), 64.0, device=device))
+
+
 def resident(unet: torch.nn.Module, model: Model, batch: Batch) -> list[torch.Tensor]:
     tables = (model.objective.signal, model.objective.noise, model.objective.weights)
-    inputs = (batch.latents, batch.noise, batch.timesteps, batch.text)
+    told = (batch.conditions.hidden, batch.conditions.pooled, batch.conditions.sizes)
+    inputs = (batch.latents, batch.noise, batch.timesteps, *(t for t in told if t is not None))
     return [*unet.parameters(), *unet.buffers(), *tables, *inputs]
 
 
@@ -78,8 +95,16 @@ def counted(device: str, **options) -> tuple[memory.Count, int]:
 @pytest.mark.parametrize("optimizer", ["adamw", "adafactor"])
 @pytest.mark.parametrize("checkpointing", [False, True], ids=["plain", "checkpointing"])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_three_counters_agree(precision: str, checkpointing: bool, optimizer: str) -> None:
-    options = {"precision": precision, "checkpointing": checkpointing, "optimizer": optimizer}
+@pytest.mark.parametrize("family", ["sd1", "sdxl"])
+def test_three_counters_agree(
+    family: str, precision: str, checkpointing: bool, optimizer: str
+) -> None:
+    options = {
+        "family": family,
+        "precision": precision,
+        "checkpointing": checkpointing,
+        "optimizer": optimizer,
+    }
     meta, there = counted("meta", **options)
     real, here = counted("cpu", **options)
     _, model, batch = made("cpu", **options)
@@ -90,7 +115,7 @@ def test_three_counters_agree(precision: str, checkpointing: bool, optimizer: st
     assert abs(meta.alive - real.alive) <= scalars
     assert abs((real.alive - here) - allocator.alive) <= scalars
     # bf16 group norms keep their statistics in fp32 on one device and in bf16 on the other.
-    assert meta.peak == pytest.approx(real.peak, rel=0.001 if precision == "fp32" else 0.01)
+    assert meta.peak == pytest.approx(real.peak, rel=0.005 if precision == "fp32" else 0.01)
     # The allocator also sees scratch memory inside the kernels, and never less than the tensors.
     step_peak = real.peak - here
     assert step_peak <= allocator.peak <= step_peak * 1.35
@@ -121,12 +146,40 @@ def test_sd15_on_meta_is_what_was_measured_before() -> None:
     peaks = []
     for checkpointing in (False, True):
         unet, model, batch = made(
-            "meta", "bf16", checkpointing, targets="attention", config=sd1.real(), batch=1, side=64
+            "meta",
+            "bf16",
+            checkpointing,
+            targets="attention",
+            config=FAMILY["sd1"].real(),
+            batch=1,
+            side=64,
         )
         with memory.fused_attention("cuda"):
             seen = memory.count(lambda: step(model, [batch]), resident(unet, model, batch))  # noqa: B023
         peaks.append(seen.peak / 2**30)
     assert peaks == [pytest.approx(2.4, abs=0.1), pytest.approx(1.8, abs=0.1)]
+
+
+@pytest.mark.slow
+def test_sdxl_on_meta_is_what_was_measured_before() -> None:
+    """10.2 and 5.4 GiB: SDXL at 1024, batch 1, bf16, rank 16 on attention."""
+    peaks = []
+    for checkpointing in (False, True):
+        unet, model, batch = made(
+            "meta",
+            "bf16",
+            checkpointing,
+            targets="attention",
+            config=FAMILY["sdxl"].real(),
+            batch=1,
+            side=128,
+            family="sdxl",
+            rank=16,
+        )
+        with memory.fused_attention("cuda"):
+            seen = memory.count(lambda: step(model, [batch]), resident(unet, model, batch))  # noqa: B023
+        peaks.append(seen.peak / 2**30)
+    assert peaks == [pytest.approx(10.2, abs=0.1), pytest.approx(5.4, abs=0.1)]
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
@@ -147,7 +200,7 @@ def test_a_step_that_is_not_finite_changes_nothing(optimizer: str, first: bool) 
     if not first:
         step(model, [batch])
     before = [w.detach().clone() for w in model.weights]
-    bad = Batch(batch.latents * torch.nan, batch.noise, batch.timesteps, batch.text)
+    bad = Batch(batch.latents * torch.nan, batch.noise, batch.timesteps, batch.conditions)
     assert not torch.isfinite(step(model, [bad]))
     assert all(torch.equal(a, b) for a, b in zip(before, model.weights, strict=True))
     assert torch.isfinite(step(model, [batch]))
@@ -169,7 +222,10 @@ def test_accumulation_equals_one_large_batch() -> None:
     _, parts, same = made("cpu", batch=5)
     parts = descending(parts, 0)
     cut = [
-        Batch(*(t[a:b] for t in (same.latents, same.noise, same.timesteps, same.text)))
+        Batch(
+            *(t[a:b] for t in (same.latents, same.noise, same.timesteps)),
+            Conditions(same.conditions.hidden[a:b]),
+        )
         for a, b in ((0, 2), (2, 4), (4, 5))
     ]
     step(parts, cut)

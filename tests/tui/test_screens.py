@@ -108,6 +108,23 @@ def test_what_people_call_things_is_never_markup(drive: Drive, here: Path) -> No
     drive(script, replace(ANSWERS, folders=(folder,), name="odd"))
 
 
+def test_the_family_of_an_unknown_hub_id_can_be_changed(drive: Drive) -> None:
+    async def script(it: Driven) -> None:
+        await at(it, "base")
+        assert "taken for Stable Diffusion 1.x" in it.text
+        assert max(map(len, it.text.splitlines())) <= 80
+        assert "F2 other family" in it.text
+        await it.press("f2", "f2")
+        assert "taken for Stable Diffusion XL" in it.text
+        assert "1024 x 1024" in it.text
+        await it.press("enter")
+        assert it.step == "3 Pictures"
+        assert it.app.state.proposal.value("base.family") == "sdxl"
+        assert it.app.state.proposal.preset.name == "sdxl-standard"
+
+    drive(script, Answers(base="someone/some-model"))
+
+
 def test_a_pasted_path_may_have_quotes_and_line_ends(drive: Drive) -> None:
     async def script(it: Driven) -> None:
         await at(it, "pictures")

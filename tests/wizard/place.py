@@ -16,7 +16,10 @@ MACHINES = Path(__file__).parents[1] / "data" / "hardware"
 
 _LETTERS = [chr(c) for c in range(33, 127)]
 _FILES = {
-    "model_index.json": {"_class_name": "StableDiffusionPipeline"},
+    "model_index.json": {
+        "_class_name": "StableDiffusionPipeline",
+        "text_encoder": ["transformers", "CLIPTextModel"],
+    },
     "scheduler/scheduler_config.json": {"prediction_type": "epsilon"},
     "unet/config.json": {"sample_size": 8, "block_out_channels": [8, 8]},
     "vae/config.json": {"block_out_channels": [8, 8, 8, 8]},

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lorakit.bundle.models import Bundle
+from lorakit.bundle.models import Base, Bundle
 from lorakit.bundle.read import read
+from lorakit.errors import LorakitError
 from lorakit.wizard.answers import Answers, Folder, of_bundle
 from lorakit.wizard.proposal import Known
 from lorakit.wizard.state import State, begin
@@ -42,6 +43,19 @@ def test_a_revision_goes_with_its_base() -> None:
     answers = Answers(base="a/b", revision="1234")
     assert answers.with_base("a/b").revision == "1234"
     assert answers.with_base("pico").revision == ""
+
+
+def test_a_family_goes_with_its_base_and_is_one_that_there_is() -> None:
+    answers = Answers(base="a/b").with_family("sdxl")
+    assert answers.with_base("a/b").family == "sdxl"
+    assert answers.with_base("pico").family == ""
+    with pytest.raises(LorakitError, match="sd3 is no family"):
+        answers.with_family("sd3")
+
+
+def test_the_family_of_a_bundle_comes_back_before_its_base_is_looked_at() -> None:
+    bundle = read(FULL).model_copy(update={"base": Base(family="sdxl", model="a/b")})
+    assert bundle_of(of_bundle(bundle, FULL.parent, FULL.parent)).base == bundle.base
 
 
 @pytest.mark.parametrize(
@@ -81,3 +95,4 @@ def test_new_answers_make_old_findings_void() -> None:
     state = State(answers=Answers(), known=Known(base=usual("sd1")), presets=(), folder=Path("/"))
     assert state.answering(Answers(name="x")).known.base
     assert state.answering(Answers(base="a/b")).known.base is None
+    assert state.answering(Answers(family="sdxl")).known.base is None

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import place
@@ -47,6 +48,26 @@ def test_a_review_says_what_train_would_say(tmp_path: Path) -> None:
     verdicts = {name: summary.verdict(name, reviewed.problems) for name, _ in sections}
     assert verdicts["dataset"] == "1 error"
     assert verdicts["train"] == "ok"
+
+
+@pytest.mark.parametrize("said", ["", "sdxl"])
+def test_the_family_is_what_the_folder_has(tmp_path: Path, said: str) -> None:
+    place.make(tmp_path)
+    assert look.base(Answers(base="base", family=said), tmp_path).family == "sd1"
+    unet = tmp_path / "base" / "unet" / "config.json"
+    unet.write_text(json.dumps({**json.loads(unet.read_text()), "use_linear_projection": True}))
+    assert look.base(Answers(base="base", family=said), tmp_path).family == "sd2"
+
+
+def test_the_family_of_what_is_not_here_is_well_known_or_can_be_said(tmp_path: Path) -> None:
+    known = look.base(Answers(base="stabilityai/stable-diffusion-xl-base-1.0"), tmp_path)
+    assert (known.family, known.guessed) == ("sdxl", False)
+    unknown = Answers(base="someone/some-model")
+    guess = look.base(unknown, tmp_path)
+    assert (guess.family, guess.guessed) == ("sd1", True)
+    assert dict(summary.of_base(guess))["family"].startswith("taken for Stable Diffusion 1.x")
+    said = look.base(unknown.with_family("sdxl"), tmp_path)
+    assert (said.family, said.resolution) == ("sdxl", 1024)
 
 
 @pytest.mark.parametrize("path", ["", "a\nb", "\udcff"])

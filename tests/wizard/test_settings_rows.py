@@ -8,6 +8,8 @@ import pytest
 from lorakit.bundle import schema
 from lorakit.bundle.models import Bundle
 from lorakit.errors import LorakitError
+from lorakit.families.base_model import usual
+from lorakit.families.families import FAMILIES
 from lorakit.wizard import look, settings
 from lorakit.wizard.answers import Answers, Folder
 from lorakit.wizard.settings import Row
@@ -138,3 +140,18 @@ def test_the_preset_follows_base_and_machine(tmp_path: Path) -> None:
     assert pico.proposal.preset.name == "pico-cpu"
     large = begin(tmp_path, Answers(base="stable-diffusion-v1-5/stable-diffusion-v1-5"))
     assert large.knowing(hardware=place.machine()).proposal.preset.name == "sd1-standard"
+
+
+@pytest.mark.parametrize("name", ["pico-cpu", "sdxl-standard"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_preset_of_another_family_is_proposed(tmp_path: Path, family: str, name: str) -> None:
+    """Neither by choice nor because it was chosen for another base before."""
+    for machine in ("cpu-only", "rtx4090"):
+        state = begin(tmp_path, Answers(base="a/b", preset=name))
+        state = state.knowing(base=usual(family, "a/b"), hardware=place.machine(machine))
+        proposal = state.proposal
+        assert proposal.preset.family == family
+        assert proposal.bundle or all("sources" in p.where for p in proposal.problems)
+        assert proposal.value("base.family") == family
+        assert proposal.value("dataset.resolution") == FAMILIES[family].resolution
+        assert all(choice.startswith((family, "pico")) for choice in row(state, "preset").choices)

@@ -37,11 +37,6 @@ MAX_TAGS_IN_ALL = 20_000
 MAX_TAG_CHARACTERS = 200
 """A longer one is a paragraph, which nobody shows as a tag."""
 
-IMPLEMENTATIONS = {
-    "stable-diffusion-xl-v1-base": "https://github.com/Stability-AI/generative-models"
-}
-"""Whose names the keys have, by architecture; `diffusers` where nothing else is said."""
-
 
 @dataclass(frozen=True, slots=True)
 class Notes:
@@ -162,8 +157,8 @@ def _model(bundle: Bundle, family: Family, base: BaseFacts) -> dict[str, object]
         "ss_network_alpha": adapter.alpha,
         "ss_network_dropout": None,
         "ss_network_args": json.dumps({"targets": adapter.targets}),
-        "ss_v2": False,
-        "ss_base_model_version": family.base_model_version,
+        "ss_v2": family.is_v2,
+        "ss_base_model_version": family.base_model_version(base.prediction),
         "ss_sd_model_name": _base_name(base),
         "ss_vae_name": None,  # the base's own
     }
@@ -250,13 +245,10 @@ def _buckets(report: DatasetReport) -> dict[str, Any]:
 def _spec(bundle: Bundle, family: Family, base: BaseFacts) -> dict[str, object]:
     """Stability's model metadata standard, version 1.0.1."""
     side = bundle.dataset.resolution
-    architecture = family.architecture
     notes = {
         "modelspec.sai_model_spec": "1.0.1",
-        "modelspec.architecture": architecture,
-        "modelspec.implementation": IMPLEMENTATIONS.get(
-            architecture.partition("/")[0], "diffusers"
-        ),
+        "modelspec.architecture": family.architecture(base.prediction),
+        "modelspec.implementation": family.implementation,
         "modelspec.implementation_version": f"lorakit/{__version__}",
         "modelspec.title": bundle.name,
         "modelspec.resolution": f"{side}x{side}",

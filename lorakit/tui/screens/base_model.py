@@ -12,6 +12,7 @@ from textual.widgets import Input, OptionList, Static
 
 from lorakit.bundle.models import PICO
 from lorakit.families.base_model import BaseFacts
+from lorakit.families.families import FAMILIES
 from lorakit.tui.field import Field, Line, PathLine
 from lorakit.tui.frame import StepScreen
 from lorakit.tui.menu import Menu
@@ -28,9 +29,12 @@ class BaseScreen(StepScreen):
 
     STEP = "base"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "names", "names", id="base.names", show=False)
+        Binding("up", "names", "names", id="base.names", show=False),
+        Binding("f2", "family", "family", id="base.family", show=False, priority=True),
     ]
     KEYS = "enter next   up/down choose   tab complete   esc back   F1 help   ctrl+q leave"
+
+    GUESSED = "enter next   F2 other family   tab complete   esc back   F1 help   ctrl+q leave"
 
     def __init__(self, state: State) -> None:
         super().__init__(state)
@@ -96,6 +100,7 @@ class BaseScreen(StepScreen):
     def _show(self, base: BaseFacts | None) -> None:
         found = lines(summary.of_base(base)) if base else plain("")
         self.query_one("#facts", Static).update(found)
+        self.say_keys(self.GUESSED if base and base.guessed else self.KEYS)
 
     @on(OptionList.OptionHighlighted)
     def _highlighted(self, message: OptionList.OptionHighlighted) -> None:
@@ -120,6 +125,15 @@ class BaseScreen(StepScreen):
     def action_names(self) -> None:
         """From the line up to the names."""
         self.query_one(Menu).focus()
+
+    def action_family(self) -> None:
+        """Take a base that nobody knows for one of the next family."""
+        base = self.state.known.base
+        if base and base.guessed:
+            names = list(FAMILIES)
+            name = names[(names.index(base.family) + 1) % len(names)]
+            self.state = self.state.answering(self.state.answers.with_family(name))
+            self._take(base.model)
 
     @on(PathLine.Offered)
     def _offered(self, message: PathLine.Offered) -> None:
