@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,30 +12,25 @@ from torch import Tensor
 from lorakit.bundle.models import Bundle
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.families.families import FAMILIES
-from lorakit.runs import checkpoints
 from lorakit.runs.checkpoints import Checkpoint
 from lorakit.runs.events import (
     Doing,
     Finished,
     Log,
     Noted,
-    Resumed,
     Saved,
     SaveFailed,
-    Stepped,
 )
-from lorakit.train import checkpoint, device, download, lock, optim, prepare
-from lorakit.train.adapters import files, lora, metadata, verify
+from lorakit.train import checkpoint, device, download, lock, optim, prepare, resume
+from lorakit.train.adapters import files, final, lora, metadata
 from lorakit.train.batches import Batches
 from lorakit.train.control import Control
 from lorakit.train.families.stable_diffusion import DTYPES, StableDiffusion
 from lorakit.train.moving import Moving
 from lorakit.train.objective import Objective
+from lorakit.train.report import Report
 from lorakit.train.sample import Samples
 from lorakit.train.step import Model, step
-
-REPORT_SECONDS = 1.0
-"""Losses leave the device about this often, never for a step's sake."""
 
 MAX_SKIPPED = 5
 """Steps in a row whose loss is not finite, after which the run stops."""
@@ -55,7 +49,7 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
     family, facts = family_of(bundle), FAMILIES[bundle.base.family]
     dtype = DTYPES[bundle.train.precision]
 
-    start = _start(bundle, run, log)
+    start = resume.start(bundle, run, log)
     begun = start.step if start else 0
     download.fetch(bundle.base, run, log, control.stopping)
     if control.stopping():
@@ -115,7 +109,7 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
     control.finish()
 
     stopped = training.done < bundle.train.steps
-    final = training.write_final()
+    written = training.write_final()
     digest = files.digest(training.adapter())
     if not stopped:
         lock.finish(locked, digest, training.done, run, log)
@@ -124,34 +118,10 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
     return Finished(
         outcome="stopped" if stopped else "done",
         step=training.done,
-        files=[*(p.name for p in final), *samples.sheets()],
+        files=[*(p.name for p in written), *samples.sheets()],
         digest=digest,
         exit_code=training.exit_code(control.exit_code if stopped else ExitCode.OK),
     )
-
-
-def _start(bundle: Bundle, run: Path, log: Log) -> Checkpoint | None:
-    """The checkpoint to go on from, if the run has any. Raises LorakitError where none is left."""
-    found = checkpoints.find(run)
-    for line in found.skipped:
-        log.append(Noted(text=f"not a complete checkpoint: {line}", level="warning"))
-    if found.lost:
-        raise LorakitError(
-            f"None of the checkpoints of {run.name} is complete: {'; '.join(found.skipped)}.",
-            f"Begin anew with: lorakit train {run.name}/bundle.toml",
-            ExitCode.DATA,
-        )
-    checkpoint.tidy(run)
-    start = found.newest
-    if start is None:
-        return None
-    if start.step > bundle.train.steps:
-        raise LorakitError(
-            f"The run is at step {start.step} already, and {bundle.train.steps} are asked for.",
-            "Ask for more with --set train.steps=N.",
-        )
-    log.append(Resumed(step=start.step))
-    return start
 
 
 def _stopped_early(control: Control, step: int) -> Finished:
@@ -209,20 +179,13 @@ class Training:
 
     def resume(self, start: Checkpoint) -> None:
         """Put weights, optimizer, loss scaling and counters back to a checkpoint."""
-        model, train = self.model, self.bundle.train
+        model = self.model
         live = files.kohya(lora.live(self._unet), self._facts, self.bundle.adapter.alpha)
         checkpoint.restore(start, live, self._names, model.optimizer, model.scaler)
         self.done = start.step
         self._images, self._skipped = start.state["images"], start.state["skipped"]
-        planned = start.state["steps"]
-        if planned != train.steps and train.schedule in ("linear", "cosine"):
-            then = optim.learning_rate(train.model_copy(update={"steps": planned}), self.done)
-            now = optim.learning_rate(train, self.done + 1)
-            text = (
-                f"the {train.schedule} schedule now runs over {train.steps} steps, not {planned}:"
-                f" after {then:.2e} at step {self.done} the learning rate goes on at {now:.2e}"
-            )
-            self._log.append(Noted(text=text))
+        if said := resume.reading(self.bundle.train, start.state["steps"], self.done):
+            self._log.append(Noted(text=said))
 
     def run(self, samples: Samples) -> None:
         """Train to the target, or until someone asks to stop: then that step ends, and is saved."""
@@ -335,91 +298,16 @@ class Training:
         return ExitCode.DATA if self._unsaved and code == ExitCode.OK else code
 
     def write_final(self) -> list[Path]:
-        """Write both adapter files, reload them and compare; returns them, kohya's layout first."""
+        """Write both adapter files, kohya's layout first, and make sure of them."""
         self._log.append(Doing(phase="saving"))
-        matrices = lora.matrices(self._unet)
-        verify.learned(matrices)
-        bundle, notes = self.bundle, self._notes.at(self.done)
-        named = metadata.diffusers(matrices, bundle.adapter.rank, bundle.adapter.alpha)
-        written = {
-            self._folder / f"{bundle.name}.safetensors": (self.adapter(), notes),
-            self._folder / f"{bundle.name}.diffusers.safetensors": (
-                files.diffusers(matrices),
-                notes | named,
-            ),
-        }
         question = self._batches.of(1)[0]
 
         def ask() -> Tensor:
             return self.model.predict(question.latents, question.timesteps, question.conditions)
 
-        size = 0
-        try:
-            for path, (content, told) in written.items():
-                size += files.write(path, content, told)
-                verify.tensors(path, content)
-            verify.answers(self._unet, list(written), self._family.load_adapter, ask)
-        except BaseException as error:
-            for path in written:  # what is not known to be right does not stay under that name
-                path.unlink(missing_ok=True)
-            if isinstance(error, OSError):
-                raise LorakitError(
-                    f"The LoRA cannot be written in {self._folder}: {error.strerror or error}.",
-                    "Make room there. The checkpoints in the run's folder are intact.",
-                    ExitCode.DATA,
-                ) from error
-            raise
-        self._log.append(Saved(step=self.done, path=f"{bundle.name}.safetensors", size_bytes=size))
-        self._log.append(Noted(text="both files reloaded: they hold what was trained"))
-        return list(written)
-
-
-class Report:
-    """Collects losses on the device and hands them over about once a second."""
-
-    def __init__(self, log: Log) -> None:
-        self._log = log
-        self.restart()
-
-    def restart(self) -> None:
-        """Start anew after a pause that is not part of the steps."""
-        self._losses: list[Tensor] = []
-        self._images, self._waited = 0, 0.0
-        self._since = time.monotonic()
-
-    def waits(self) -> None:
-        """The next batch is being made."""
-        self._wait = time.monotonic()
-
-    def has_data(self) -> None:
-        """The next batch is here."""
-        self._waited += time.monotonic() - self._wait
-
-    def add(self, done: int, loss: Tensor, rate: float, images: int) -> None:
-        """One step is under way on the device."""
-        self._losses.append(loss)
-        self._done, self._rate = done, rate
-        self._images += images
-
-    def due(self) -> bool:
-        """Whether it is time to report."""
-        return time.monotonic() - self._since >= REPORT_SECONDS
-
-    def flush(self) -> list[float | None]:
-        """Fetch the losses, append the event, start anew; None where a loss is not finite."""
-        fetched = torch.stack(self._losses).float().cpu()
-        losses = [x if keep else None for x, keep in zip(
-            fetched.tolist(), torch.isfinite(fetched).tolist(), strict=True
-        )]  # fmt: skip
-        self._log.append(
-            Stepped(
-                step=self._done,
-                losses=losses,
-                learning_rate=self._rate,
-                seconds=time.monotonic() - self._since,
-                wait_seconds=self._waited,
-                images=self._images,
-            )
+        written, size = final.write(
+            self._folder, self.bundle, self._unet, self._notes.at(self.done), self._family, ask
         )
-        self.restart()
-        return losses
+        self._log.append(Saved(step=self.done, path=written[0].name, size_bytes=size))
+        self._log.append(Noted(text="both files reloaded: they hold what was trained"))
+        return written

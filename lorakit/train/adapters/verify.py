@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
 from lorakit.errors import ExitCode, LorakitError
+from lorakit.families import counts
 from lorakit.train.adapters import lora
 
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
@@ -33,6 +35,20 @@ def learned(matrices: dict[str, tuple[Tensor, Tensor]]) -> None:
         raise LorakitError(
             "The adapter is empty: no weight has moved from zero, so nothing was learned.",
             "Raise the learning rate or the number of steps.",
+            ExitCode.TRAINING_FAILED,
+        )
+
+
+def modules(path: Path, config: Mapping[str, Any], targets: str) -> None:
+    """Raise unless a file in kohya's layout holds as many modules as a UNet of this configuration
+    has for `targets`."""
+    with safe_open(path, framework="pt") as file:
+        found = sum(key.endswith(".alpha") for key in file.keys())  # noqa: SIM118
+    meant = counts.modules(config, targets)
+    if found != meant:
+        raise LorakitError(
+            f"{path.name} holds {found} modules, and this base model has {meant} for {targets}.",
+            "Another version of diffusers or peft may name layers otherwise; please report this.",
             ExitCode.TRAINING_FAILED,
         )
 

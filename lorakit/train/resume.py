@@ -1,0 +1,49 @@
+"""Where a training begins: at a checkpoint of its run, if there is one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lorakit.bundle.models import Bundle, Train
+from lorakit.errors import ExitCode, LorakitError
+from lorakit.runs import checkpoints
+from lorakit.runs.checkpoints import Checkpoint
+from lorakit.runs.events import Log, Noted, Resumed
+from lorakit.train import checkpoint, optim
+
+
+def start(bundle: Bundle, run: Path, log: Log) -> Checkpoint | None:
+    """The checkpoint to go on from, if the run has any. Raises LorakitError where none is left."""
+    found = checkpoints.find(run)
+    for line in found.skipped:
+        log.append(Noted(text=f"not a complete checkpoint: {line}", level="warning"))
+    if found.lost:
+        raise LorakitError(
+            f"None of the checkpoints of {run.name} is complete: {'; '.join(found.skipped)}.",
+            f"Begin anew with: lorakit train {run.name}/bundle.toml",
+            ExitCode.DATA,
+        )
+    checkpoint.tidy(run)
+    newest = found.newest
+    if newest is None:
+        return None
+    if newest.step > bundle.train.steps:
+        raise LorakitError(
+            f"The run is at step {newest.step} already, and {bundle.train.steps} are asked for.",
+            "Ask for more with --set train.steps=N.",
+        )
+    log.append(Resumed(step=newest.step))
+    return newest
+
+
+def reading(train: Train, planned: int, done: int) -> str:
+    """What it means for the learning rate that `planned` steps have become `train.steps` after
+    `done` of them; empty: nothing."""
+    if planned == train.steps or train.schedule not in ("linear", "cosine"):
+        return ""
+    then = optim.learning_rate(train.model_copy(update={"steps": planned}), done)
+    now = optim.learning_rate(train, done + 1)
+    return (
+        f"the {train.schedule} schedule now runs over {train.steps} steps, not {planned}: after"
+        f" {then:.2e} at step {done} the learning rate goes on at {now:.2e}"
+    )
