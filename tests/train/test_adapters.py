@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from lorakit.bundle.models import Adapter
 from lorakit.errors import LorakitError
 from lorakit.families.families import FAMILIES
-from lorakit.planner.disk import PARAMETERS_A_RANK
+from lorakit.planner.disk import EXTENTS
 from lorakit.train.adapters import files, lora, verify
 from lorakit.train.families import sd1, sd2, sdxl
 
@@ -59,17 +59,17 @@ def shapes(unet: torch.nn.Module, name: str) -> dict[str, list[int]]:
 )
 def test_rank_4_on_attention(name: str, modules: int, weights: int) -> None:
     unet = adapted(Adapter(rank=4, alpha=4.0, targets="attention"), name)
-    assert len(lora.layers(unet)) == modules
+    assert len(lora.layers(unet)) == modules == EXTENTS[name]["attention"].layers
     assert sum(p.numel() for p in unet.parameters() if p.requires_grad) == weights
-    assert weights == 4 * PARAMETERS_A_RANK[name]["attention"]
+    assert weights == 4 * EXTENTS[name]["attention"].weights_a_rank
 
 
 @pytest.mark.parametrize(("name", "modules"), [("sd1", 192), ("sd2", 192), ("sdxl", 722)])
 def test_rank_4_on_linear_has_the_keys_of_sd_scripts(name: str, modules: int) -> None:
     unet = adapted(Adapter(rank=4, alpha=4.0, targets="linear"), name)
-    assert len(lora.layers(unet)) == modules
+    assert len(lora.layers(unet)) == modules == EXTENTS[name]["linear"].layers
     weights = sum(p.numel() for p in unet.parameters() if p.requires_grad)
-    assert weights == 4 * PARAMETERS_A_RANK[name]["linear"]
+    assert weights == 4 * EXTENTS[name]["linear"].weights_a_rank
     found = shapes(unet, name)
     lines = "\n".join(sorted(f"{k} {v}" for k, v in found.items()))
     assert (len(found), hashlib.sha256(lines.encode()).hexdigest()) == KEYS_OF_SD_SCRIPTS[name]
@@ -137,3 +137,18 @@ def test_verify_names_what_is_wrong(tmp_path: Path, matrices: dict) -> None:
         verify.learned({"a": (torch.ones(2), torch.tensor([torch.nan]))})
     with pytest.raises(LorakitError, match="empty"):
         verify.learned({"a": (torch.ones(2), torch.zeros(2))})
+
+
+def test_a_file_with_too_few_modules_is_not_what_was_meant(tmp_path: Path) -> None:
+    """What a library does that renames some layers: those slip away without an error."""
+    torch.manual_seed(0)
+    unet = UNet2DConditionModel(**sd1.FAMILY.tiny())
+    lora.attach(unet, FAMILY, Adapter(rank=2, alpha=2.0), 1)
+    matrices = lora.matrices(unet)
+    whole, part = tmp_path / "whole.safetensors", tmp_path / "part.safetensors"
+    files.write(whole, files.kohya(matrices, FAMILY, 2.0), {})
+    verify.modules(whole, unet.config, "attention")
+    files.write(part, files.kohya(dict(list(matrices.items())[:-1]), FAMILY, 2.0), {})
+    count = len(matrices)
+    with pytest.raises(LorakitError, match=f"holds {count - 1} modules.*has {count} for attention"):
+        verify.modules(part, unet.config, "attention")
