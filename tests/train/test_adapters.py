@@ -14,7 +14,7 @@ from lorakit.bundle.models import Adapter
 from lorakit.errors import LorakitError
 from lorakit.families.families import FAMILIES
 from lorakit.planner.disk import EXTENTS
-from lorakit.train.adapters import files, lora, verify
+from lorakit.train.adapters import files, lora, metadata, verify
 from lorakit.train.families import sd1, sd2, sdxl
 
 FAMILY = FAMILIES["sd1"]
@@ -152,3 +152,36 @@ def test_a_file_with_too_few_modules_is_not_what_was_meant(tmp_path: Path) -> No
     count = len(matrices)
     with pytest.raises(LorakitError, match=f"holds {count - 1} modules.*has {count} for attention"):
         verify.modules(part, unet.config, "attention")
+
+
+@pytest.mark.parametrize("layout", ["kohya", "diffusers"])
+def test_a_reader_counts_what_it_takes(tmp_path: Path, layout: str) -> None:
+    """A wrong prefix, a module that is not there, nothing at all: none of them is a quiet no-op."""
+
+    def plain() -> UNet2DConditionModel:
+        torch.manual_seed(0)
+        return UNet2DConditionModel(**sd1.FAMILY.tiny())
+
+    unet = plain()
+    lora.attach(unet, FAMILY, Adapter(rank=2, alpha=2.0), 1)
+    matrices = lora.matrices(unet)
+    count = len(matrices)
+    if layout == "kohya":
+        tensors, prefix, notes = files.kohya(matrices, FAMILY, 2.0), "lora_unet_", {}
+    else:
+        tensors, prefix = files.diffusers(matrices), "unet."
+        notes = metadata.diffusers(matrices, 2, 2.0)
+    file = tmp_path / "a.safetensors"
+    files.write(file, tensors, notes)
+    fresh = plain()
+    sd1.FAMILY.load_adapter(fresh, file)
+    assert lora.count(fresh, "loaded") == count
+
+    for wrong, held in (
+        ({k.replace(prefix, f"{prefix}other_"): v for k, v in tensors.items()}, count),
+        ({k.replace("mid_block", "mid_blok"): v for k, v in tensors.items()}, count),
+        ({"note": torch.zeros(1)}, 0),
+    ):
+        files.write(file, wrong, {})
+        with pytest.raises(LorakitError, match=f"a.safetensors holds {held} modules"):
+            sd1.FAMILY.load_adapter(plain(), file)

@@ -9,11 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor
 
 from lorakit.families.families import Family
+
+FIRST_MATRIX = (".lora_down.weight", ".lora_A.weight")
+"""What the name of a module's first matrix ends with, in either layout."""
 
 Matrices = Mapping[str, tuple[Tensor, Tensor]]
 """(down, up) by module name, fp32, on the CPU."""
@@ -96,6 +100,12 @@ def _hashes(head: bytes, data: memoryview) -> dict[str, str]:
         "sshs_model_hash": model,
         "sshs_legacy_hash": hashlib.sha256(window).hexdigest()[:8],
     }
+
+
+def modules(path: Path) -> int:
+    """How many modules a file of either layout is about."""
+    with safetensors.safe_open(path, framework="pt") as file:
+        return sum(key.endswith(FIRST_MATRIX) for key in file.keys())  # noqa: SIM118
 
 
 def digest(tensors: Mapping[str, Tensor]) -> str:

@@ -104,6 +104,11 @@ def layers(unet: nn.Module) -> dict[str, LoraLayer]:
     return dict(sorted(found.items()))
 
 
+def count(unet: nn.Module, name: str) -> int:
+    """Layers that have an adapter of this name."""
+    return sum(name in layer.lora_A for layer in layers(unet).values())
+
+
 def _bare(name: str) -> str:
     """A module's name without what torch.compile and DistributedDataParallel put into it."""
     return ".".join(part for part in name.split(".") if part not in ("_orig_mod", "module"))

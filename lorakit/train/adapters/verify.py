@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.families import counts
-from lorakit.train.adapters import lora
+from lorakit.train.adapters import files, lora
 
 TOLERANCE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 """Largest difference of an answer that is taken for the same, as a share of the largest value.
@@ -42,8 +41,7 @@ def learned(matrices: dict[str, tuple[Tensor, Tensor]]) -> None:
 def modules(path: Path, config: Mapping[str, Any], targets: str) -> None:
     """Raise unless a file in kohya's layout holds as many modules as a UNet of this configuration
     has for `targets`."""
-    with safe_open(path, framework="pt") as file:
-        found = sum(key.endswith(".alpha") for key in file.keys())  # noqa: SIM118
+    found = files.modules(path)
     meant = counts.modules(config, targets)
     if found != meant:
         raise LorakitError(

@@ -16,9 +16,10 @@ from PIL import Image
 from torch import Tensor
 
 from lorakit.dataset.buckets import Fit
-from lorakit.errors import LorakitError
+from lorakit.errors import ExitCode, LorakitError
 from lorakit.families.base_model import ASSETS, weight_files
 from lorakit.families.families import FAMILIES
+from lorakit.train.adapters import files, lora
 from lorakit.train.families import clip
 from lorakit.train.families.clip import Encoder, complain
 from lorakit.train.step import Conditions, Predict
@@ -137,17 +138,31 @@ class StableDiffusion:
         return told
 
     def load_adapter(self, unet: Any, file: Path, name: str = "loaded") -> None:
-        """Put an adapter file on a UNet through diffusers' own loader, and make it the active
-        one."""
-        reader = self.pipeline_class()
-        state, alphas, metadata = reader.lora_state_dict(
-            file.parent,
-            weight_name=file.name,
-            local_files_only=True,
-            return_lora_metadata=True,
-            unet_config=unet.config,
-        )
-        reader.load_lora_into_unet(state, alphas, unet, adapter_name=name, metadata=metadata)
+        """Put an adapter file on a UNet through diffusers' own loader, and make it the active one.
+
+        That loader says no more than a line in the log where names do not match, so the modules are
+        counted. Raises LorakitError where some of the file's are not taken.
+        """
+        reader, before = self.pipeline_class(), lora.count(unet, name)
+        held, why = files.modules(file), ""
+        try:
+            state, alphas, metadata = reader.lora_state_dict(
+                file.parent,
+                weight_name=file.name,
+                local_files_only=True,
+                return_lora_metadata=True,
+                unet_config=unet.config,
+            )
+            reader.load_lora_into_unet(state, alphas, unet, adapter_name=name, metadata=metadata)
+        except (ValueError, KeyError, IndexError) as error:
+            why = f": {error}"
+        taken = lora.count(unet, name) - before
+        if why or taken != held or not held:
+            raise LorakitError(
+                f"{file.name} holds {held} modules, and this base model takes {taken}{why}.",
+                f"Is it a LoRA of a {self.facts.title} model, with layers of the UNet alone?",
+                ExitCode.DATA,
+            )
         unet.set_adapter(name)
 
     def painter(self, *given: Any) -> Painter:
