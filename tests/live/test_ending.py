@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,13 @@ def seen(run: Run, name: str, **more: object) -> Seen:
     run.events.write_bytes((DATA / f"{name}.jsonl").read_bytes())
     state = run.state()
     return Seen(state, run.status(state), "ended", **more)  # type: ignore[arg-type]
+
+
+def test_checkpoints_that_could_not_be_written_are_in_the_end(run: Run) -> None:
+    ended = seen(run, "good")
+    state = replace(ended.state, course=replace(ended.state.course, unsaved_count=2))
+    lines, _ = conclude(run, replace(ended, state=state))
+    assert "  saves   2 checkpoints could not be written" in lines
 
 
 def test_a_good_end_says_what_came_out_and_what_to_do_with_it(

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from lorakit.live.bars import ASCII_LEVELS, BLOCKS, bar, can_draw, sparkline
 from lorakit.live.panel import Surroundings, render
-from lorakit.runs.events import Noted, Sensed, Started, Tail
+from lorakit.runs.events import Noted, Saved, SaveFailed, Sensed, Started, Tail
 from lorakit.runs.state import RunState, fold, replay
 from lorakit.runs.status import Status
 
@@ -109,6 +109,16 @@ def test_a_trainer_that_is_silent_is_said_to_be() -> None:
 
 def test_skipped_steps_are_counted() -> None:
     assert "7 steps skipped" in "\n".join(lines(recorded("nan")))
+
+
+def test_a_checkpoint_that_was_not_written_is_said_until_one_is() -> None:
+    failed = SaveFailed(step=60, reason="No space left on device", time=1.0)
+    state = fold(recorded("killed"), failed)
+    shown = lines(state)
+    assert any("step 60 NOT saved: No space left on device" in line for line in shown)
+    assert any("error: checkpoint of step 60 was not written" in line for line in shown)
+    saved = fold(state, Saved(step=80, path="p", size_bytes=1, time=2.0))
+    assert not any("NOT saved" in line for line in lines(saved))
 
 
 def test_a_download_shows_bytes_and_its_end() -> None:
