@@ -1,7 +1,9 @@
-"""`full_disk.py FOLDER`: mounts a disk of a few MiB there, fills it during a run, and frees it.
+"""`full_disk.py BUNDLE FOLDER once|forever|closed`: a run whose disk refuses in its middle.
 
-Started in namespaces of its own, so that it may mount and nobody else sees it. Prints what happened
-as JSON.
+Once: a disk of a few MiB is mounted, filled after the first checkpoint and freed after the first
+failure; forever: it stays full; closed: the folder of checkpoints may not be written meanwhile.
+Started in namespaces of its own, so that it may mount, nobody else sees it, and the permissions
+hold for root too. Prints what happened as JSON.
 """
 
 from __future__ import annotations
@@ -21,20 +23,25 @@ from lorakit.runs.events import Event, Saved, SaveFailed
 SIZE_MIB = 6
 
 
-def main(bundle: Path, place: Path, forever: bool) -> dict[str, object]:
-    subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={SIZE_MIB}m", "none", str(place)], check=True
-    )
+def main(bundle: Path, place: Path, how: str) -> dict[str, object]:
+    if how != "closed":
+        size = f"size={SIZE_MIB}m"
+        subprocess.run(["mount", "-t", "tmpfs", "-o", size, "none", str(place)], check=True)
     run, ballast = place / "run", place / "ballast"
     log = watched(run)
     after_failure: list[list[int]] = []
 
     def react(event: Event) -> None:
         if isinstance(event, Saved) and event.step == 2:
-            fill(ballast)
+            if how == "closed":
+                (run / "checkpoints").chmod(0o555)
+            else:
+                fill(ballast)
         if isinstance(event, SaveFailed):
             after_failure.append(checkpoints.complete(run))
-            if not forever:
+            if how == "closed":
+                (run / "checkpoints").chmod(0o755)
+            elif how == "once":
                 ballast.unlink()
 
     log.reactions.append(react)
@@ -66,4 +73,4 @@ def fill(ballast: Path) -> None:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] == "forever")))
+    print(json.dumps(main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])))

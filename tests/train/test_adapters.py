@@ -185,3 +185,12 @@ def test_a_reader_counts_what_it_takes(tmp_path: Path, layout: str) -> None:
         files.write(file, wrong, {})
         with pytest.raises(LorakitError, match=f"a.safetensors holds {held} modules"):
             sd1.FAMILY.load_adapter(plain(), file)
+
+
+def test_weights_too_small_for_fp16_survive_in_a_file(tmp_path: Path) -> None:
+    small = torch.logspace(-9, -3, 64).reshape(4, 16)
+    file = tmp_path / "a.safetensors"
+    files.write(file, files.kohya({"mid_block.a": (small, small.T.contiguous())}, FAMILY, 1.0), {})
+    for tensor in load_file(file).values():
+        assert tensor.dtype == torch.float32
+        assert tensor.dim() == 0 or torch.equal(tensor.reshape(-1).sort()[0], small.reshape(-1))

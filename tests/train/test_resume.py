@@ -50,6 +50,7 @@ class Recorder:
 
         def step(model: Any, batches: Any) -> torch.Tensor:
             rate = model.optimizer.param_groups[0]["lr"]
+            assert {w.dtype for w in model.weights} == {torch.float32}
             loss = real_step(model, batches)
             self.steps.append(Step(self._pictures, rate, loss.item()))
             if self._number in self.stop_after:
