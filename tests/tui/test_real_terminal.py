@@ -45,7 +45,7 @@ def test_a_dropped_line_ends_it_and_keeps_what_was_typed(
     terminal.until("trains on")
     terminal.child.send("\r")
     terminal.until("comes with lorakit")
-    terminal.child.send("\x1b[B\x1b[B\r")
+    terminal.child.send("\x1b[B\x1b[B\x1b[B\r")
     terminal.until("> other")
     terminal.child.send("./bas")
     terminal.until("./bas")
