@@ -54,7 +54,7 @@ def needed_bytes(bundle: Bundle, base: BaseFacts | None) -> int:
     One checkpoint more than is kept is on disk while the oldest is removed, and two files come out.
     """
     every = bundle.save.every
-    checkpoints = min(bundle.save.keep, bundle.train.steps // every if every else 0) + 1
+    checkpoints = min(bundle.save.keep, -(-bundle.train.steps // every) if every else 0) + 1
     rounds = 2 + (bundle.train.steps // bundle.sample.every if bundle.sample.every else 0)
     pictures = rounds * len(bundle.sample.prompts)
     return (

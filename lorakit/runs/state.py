@@ -239,9 +239,9 @@ def describe(event: Event) -> LogLine | None:
         case Noted():
             return LogLine(event.time, event.text, event.level)
         case Saved():
+            what = "checkpoint" if event.path.startswith("checkpoints") else "LoRA"
             return LogLine(
-                event.time,
-                f"checkpoint of step {event.step} saved ({words.size(event.size_bytes)})",
+                event.time, f"{what} of step {event.step} saved ({words.size(event.size_bytes)})"
             )
         case SaveFailed():
             text = f"checkpoint of step {event.step} was not written: {event.reason}"

@@ -30,6 +30,7 @@ CPU = torch.device("cpu")
 def trained(bundle: Bundle, run: Path) -> list:
     """Train in a run directory and return the events."""
     run.mkdir(exist_ok=True)
+    write(run / "bundle.toml", bundle)
     log = Log(run / FILE)
     assert train(bundle, run, log, Control(run, log), CPU).outcome == "done"
     return [decode(line) for line in (run / FILE).read_text().splitlines()]

@@ -277,10 +277,8 @@ def test_a_session_is_a_run(bundle: Bundle, tmp_path: Path) -> None:
 
 
 def test_an_sdxl_file_names_the_code_whose_names_it_has(bundle: Bundle, tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    sdxl = replace(FAMILY, architecture="stable-diffusion-xl-v1-base/lora")
-    told = noted(bundle, DatasetReport(pictures=(picture(0, "a"),)), tmp_path, family=sdxl)
+    report = DatasetReport(pictures=(picture(0, "a"),))
+    told = noted(bundle, report, tmp_path, family=FAMILIES["sdxl"])
     assert told["modelspec.implementation"] == "https://github.com/Stability-AI/generative-models"
 
 
@@ -322,7 +320,7 @@ def test_wrapped_models_have_the_same_keys(tmp_path: Path) -> None:
 
     def attached() -> UNet2DConditionModel:
         torch.manual_seed(0)
-        unet = UNet2DConditionModel(**sd1.tiny())
+        unet = UNet2DConditionModel(**sd1.FAMILY.tiny())
         lora.attach(unet, FAMILY, Adapter(rank=2, alpha=2.0), 1)
         return unet
 
