@@ -2,7 +2,7 @@
 
     python examples/pico-base/make.py OUT [--seed 0]
 
-Two cores take about an hour. Nothing is downloaded. The order is VAE, then text encoder and UNet
+Two cores take a little over an hour. Nothing is downloaded. The order is VAE, then text encoder and UNet
 together; the tokenizer is counted from the captions and a list of everyday words.
 """
 
