@@ -2,8 +2,8 @@
 
     python examples/pico-base/make.py OUT [--seed 0]
 
-Two cores take a little over an hour. Nothing is downloaded. The order is VAE, then text encoder and UNet
-together; the tokenizer is counted from the captions and a list of everyday words.
+Two cores take a little over an hour. Nothing is downloaded. The order is VAE, then text encoder and
+UNet together; the tokenizer is counted from the captions and a list of everyday words.
 """
 
 from __future__ import annotations

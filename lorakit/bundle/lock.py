@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from itertools import pairwise
+from bisect import bisect_right
+from itertools import accumulate, pairwise
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
@@ -144,10 +145,11 @@ def with_lock(text: str, lock: Lock) -> str:
 def _without_lock(text: str) -> str:
     """The text without the lines of its lock, what is between them, and the blank line before."""
     lines = re.findall(r"[^\n]*\n|[^\n]+", text)
+    starts = list(accumulate(map(len, lines), initial=0))
     mine: set[int] = set()
     others: set[int] = set()
     for path, place in layout.places(text).items():
-        last = text.count("\n", 0, max(place.start, place.end - 1))
+        last = bisect_right(starts, max(place.start, place.end - 1)) - 1
         (mine if path[0] == "lock" else others).update(range(place.line - 1, last + 1))
     for first, last in pairwise(sorted(mine)):
         if others.isdisjoint(range(first, last)):

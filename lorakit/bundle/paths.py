@@ -26,6 +26,14 @@ def absolute(bundle: Bundle, folder: Path) -> Bundle:
     return bundle.model_copy(update={"base": base, "dataset": dataset})
 
 
+def pinned(bundle: Bundle) -> Bundle:
+    """The same bundle with its base at the very commit that the lock names, where it names one."""
+    if bundle.lock is None or not bundle.lock.base.revision:
+        return bundle
+    base = bundle.base.model_copy(update={"revision": bundle.lock.base.revision})
+    return bundle.model_copy(update={"base": base})
+
+
 def resolve(path: str, folder: Path) -> str:
     """One path, absolute: `~` expanded, `..` taken out, links kept."""
     return os.path.abspath(folder / os.path.expanduser(path))

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from lorakit.bundle import diff, read
 from lorakit.bundle.lock import Lock
 from lorakit.bundle.models import Bundle
-from lorakit.bundle.paths import absolute
+from lorakit.bundle.paths import absolute, pinned
 from lorakit.bundle.write import write
 from lorakit.cli import streams
 from lorakit.cli.examined import judge
@@ -66,14 +66,6 @@ def replay(name: str, strict: bool, runs: Path | None) -> int:
     kept = then.model_copy(update={"run": str(home.path) if home else ""})
     repeated = source.bundle.model_copy(update={"lock": kept})
     return start(create(waiting, root, source.folder, original=repeated))
-
-
-def pinned(bundle: Bundle) -> Bundle:
-    """With the base at the very commit that the lock names, where it names one."""
-    if bundle.lock is None or not bundle.lock.base.revision:
-        return bundle
-    base = bundle.base.model_copy(update={"revision": bundle.lock.base.revision})
-    return bundle.model_copy(update={"base": base})
 
 
 def original(source: Given, then: Lock, root: Path) -> Run | None:

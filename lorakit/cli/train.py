@@ -7,8 +7,10 @@ from pathlib import Path
 from lorakit.cli import streams
 from lorakit.cli.examined import examine
 from lorakit.cli.given import given
-from lorakit.runs.directory import Run, create, every, find, runs_root
-from lorakit.runs.launch import START_SECONDS, await_started, launch
+from lorakit.errors import LorakitError
+from lorakit.runs.directory import Run, create, every, runs_root
+from lorakit.runs.launch import START_SECONDS, await_started, launch, refuse_running
+from lorakit.runs.words import clean
 
 
 def train(path: Path, settings: list[str], runs: Path | None, detach: bool) -> int:
@@ -29,6 +31,7 @@ def resume(what: Path, settings: list[str], runs: Path | None, detach: bool) -> 
     from lorakit.runs.resume import start as found_in
 
     run, path = _meant(what, runs)
+    refuse_running(run)
     examined = examine(path, settings, runs)
     streams.problems(examined.problems, str(path))
     if examined.bundle is None or examined.exit_code:
@@ -41,15 +44,13 @@ def resume(what: Path, settings: list[str], runs: Path | None, detach: bool) -> 
         )
         streams.out(*ending(run, state))
         return 0
-    found = found_in(run)
-    for line in found.skipped:
-        streams.err(f"skipped {line}")
-    for line in adopt(run, bundle):
-        streams.err(line)
+    found = found_in(run, bundle.train.steps)
+    said = [f"skipped {line}" for line in found.skipped] + adopt(run, bundle)
     if found.newest:
-        streams.err(f"{run.name} goes on after step {found.newest.step}")
+        said.append(f"{run.name} goes on after step {found.newest.step}")
     else:
-        streams.err(f"{run.name} has no checkpoint yet: it begins at its first step again")
+        said.append(f"{run.name} has no checkpoint yet: it begins at its first step again")
+    streams.err(*map(clean, said))
     return start_detached(run) if detach else start(run)
 
 
@@ -60,8 +61,12 @@ def _meant(what: Path, runs: Path | None) -> tuple[Run, Path]:
     if source.run:
         return source.run, source.path
     name = source.bundle.name
-    same = (run for run in every(root) if run.title == name)
-    return next(same, None) or find(name, root), source.path
+    same = next((run for run in every(root) if run.title == name), None)
+    if same is None:
+        raise LorakitError(
+            f"The bundle {source.path} has no run in {root}.", "Begin one without --resume."
+        )
+    return same, source.path
 
 
 def start_detached(run: Run) -> int:

@@ -35,7 +35,7 @@ def conclude(run: Run, seen: Seen) -> tuple[list[str], int]:
     if seen.status == "lost":
         saved = seen.state.course.saved
         kept = str(run.path / saved.path) if saved else "nothing was saved"
-        return [f"aborted at step {seen.state.step}; last checkpoint: {kept}"], int(
+        return [words.clean(f"aborted at step {seen.state.step}; last checkpoint: {kept}")], int(
             INTERRUPTED.get(int(seen.signal or 2), ExitCode.INTERRUPTED)
         )
     ended = seen.state.ended

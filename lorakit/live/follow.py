@@ -123,7 +123,10 @@ class _Follower:
     def follow(self) -> Seen:
         """The loop. A terminal that goes away ends it and nothing else."""
         with Inputs(keys=self._view.takes_keys) as inputs:
-            if self._start is not None:  # from here on no Ctrl-C can leave it without a viewer
+            if self._start is not None:
+                self._absorb()
+                self._fresh = []  # what earlier processes of the run have said is no news
+                # From here on no Ctrl-C can leave it without a viewer.
                 self._process = self._start()
             try:
                 self._view.open()

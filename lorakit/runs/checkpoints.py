@@ -22,6 +22,9 @@ OPTIMIZER = "optimizer.safetensors"
 STATE = "state.json"
 PARTS = (ADAPTER, OPTIMIZER, STATE)
 
+ASIDE = ".broken"
+"""Behind the name of one that was not complete when the run went on from an earlier one."""
+
 _NAME = re.compile(r"step-(\d{1,12})")
 
 
@@ -52,6 +55,8 @@ def find(run: Path) -> Found:
     skipped: list[str] = []
     lost = False
     for step, path in _entries(run):
+        if path.name.endswith(ASIDE):
+            continue
         named = _NAME.fullmatch(path.name) is not None
         why = _wrong(path, step, deep=True) if named else "it was not written to its end"
         if not why:
@@ -71,6 +76,11 @@ def complete(run: Path) -> list[int]:
 def leftovers(run: Path) -> list[Path]:
     """What writes and removals that were cut off have left."""
     return [path for _, path in _entries(run) if path.name.startswith(".")]
+
+
+def beyond(run: Path, step: int) -> list[Path]:
+    """What has the name of a checkpoint of a later step than this."""
+    return [path for n, path in _entries(run) if n > step and _NAME.fullmatch(path.name)]
 
 
 def write_manifest(folder: Path) -> None:

@@ -286,6 +286,10 @@ class Log:
                 with contextlib.suppress(OSError):  # train.log may be on the same disk
                     print(f"lorakit: events are not written: {self._why}", file=sys.stderr)
 
+    def close(self) -> None:
+        """Let the file go."""
+        self._file.close()
+
     def _write(self, line: bytes) -> bool:
         """Whether the line was written, all of it."""
         rest = b"\n" + line if self._cut else line

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import fcntl
 import json
 import platform
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import IO
 
 from lorakit import __version__
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.runs.control import myself
 from lorakit.runs.directory import Run, replace_text
-from lorakit.runs.events import Failed, Tail
+from lorakit.runs.events import Doing, Failed, Log, Tail
 from lorakit.runs.identity import identify
 from lorakit.runs.state import RunState, replay
 from lorakit.runs.status import is_running
@@ -25,25 +29,34 @@ from lorakit.runs.words import clean
 WORKER: tuple[str, ...] = (sys.executable, "-P", "-m", "lorakit.train.worker")
 """The trainer's command, before the run. -P: files in the run directory are never imported."""
 
+LOCK = ".trainer"
+"""A file that the trainer holds locked while it lives."""
+
 TAIL_LINES = 8
 """Lines of `train.log` shown for a trainer that died without a word."""
+
+
+def refuse_running(run: Run) -> None:
+    """Raise LorakitError where a run is already being trained."""
+    if run.process and is_running(run.status()):
+        raise _taken(run)
 
 
 def launch(run: Run) -> subprocess.Popen[bytes]:
     """Start the trainer in a session of its own and write `run.json`.
 
-    Its output goes to `train.log`, its environment is ours. Raises LorakitError where the run is
-    already being trained.
+    Its output goes to `train.log`, its environment is ours. What earlier processes of the run have
+    said no longer holds from here on. Raises LorakitError where the run is already being trained.
     """
-    if run.process and is_running(run.status()):
-        raise LorakitError(
-            f"The run {run.name} is already being trained, by process {run.process.get('pid')}.",
-            f"Look at it with: lorakit watch {run.name}",
-        )
-    for stale in run.control.glob("*"):
-        stale.unlink()
+    refuse_running(run)
     command = [*WORKER, str(run.path)]
-    with run.log.open("ab") as log:
+    with (run.path / LOCK).open("ab") as lock, run.log.open("ab") as log:
+        _take(lock, run)
+        for stale in run.control.glob("*"):
+            with contextlib.suppress(OSError):
+                stale.unlink()
+        with contextlib.closing(Log(run.events)) as events:
+            events.append(Doing(phase="starting"))
         process = subprocess.Popen(
             command,
             cwd=run.path,
@@ -52,6 +65,7 @@ def launch(run: Run) -> subprocess.Popen[bytes]:
             stderr=subprocess.STDOUT,
             start_new_session=True,
             close_fds=True,
+            pass_fds=(lock.fileno(),),  # held until the trainer is gone, however it goes
         )
     identity = identify(process.pid)
     facts = {
@@ -70,6 +84,23 @@ START_SECONDS = 60
 """A trainer that is not up after this long may still come; nobody has to wait for it."""
 
 
+def _take(lock: IO[bytes], run: Run) -> None:
+    """Take a run for one trainer alone, so that two that start at once cannot both have it."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise _taken(run) from None
+    except OSError:  # a file system without locks
+        return
+
+
+def _taken(run: Run) -> LorakitError:
+    return LorakitError(
+        f"The run {run.name} is already being trained, by process {run.process.get('pid')}.",
+        f"Look at it with: lorakit watch {shlex.quote(run.name)}",
+    )
+
+
 def await_started(
     run: Run, process: subprocess.Popen[bytes], seconds: float = START_SECONDS
 ) -> bool:
@@ -84,7 +115,7 @@ def await_started(
         state = replay(tail.read(), state)
         if isinstance(state.ended, Failed):
             raise failure(run, state.ended)
-        if state.started or state.ended:
+        if state.up or state.ended:
             return True
         if ended is not None:
             raise death(run, ended)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from lorakit.errors import ExitCode, LorakitError
@@ -20,15 +21,21 @@ MAY_CHANGE = re.compile(
 memory, and where its pictures and its base lie now."""
 
 
-def start(run: Run) -> Found:
-    """What the run would go on from. Raises LorakitError where its checkpoints are all broken."""
+def start(run: Run, steps: int) -> Found:
+    """What the run would go on from, to `steps`. Raises LorakitError where its checkpoints are all
+    broken, or the newest is beyond."""
     found = find(run.path)
     if found.lost:
         lines = "\n".join(f"  {clean(line)}" for line in found.skipped)
         raise LorakitError(
             f"No checkpoint of {run.name} is complete.",
-            f"{lines}\nBegin anew with: lorakit train {run.bundle}",
+            f"{lines}\nBegin anew with: lorakit train {shlex.quote(str(run.bundle))}",
             ExitCode.DATA,
+        )
+    if found.newest and found.newest.step > steps:
+        raise LorakitError(
+            f"{run.name} is at step {found.newest.step} already, and {steps} are asked for.",
+            "Ask for more with --set train.steps=N.",
         )
     return found
 

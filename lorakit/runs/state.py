@@ -63,6 +63,8 @@ class Pace(NamedTuple):
 class RunState:
     """What is known of a run from its events."""
 
+    up: bool = False
+    """The present process has read its bundle."""
     started: Started | None = None
     """Who it is: name, family, adapter, device, steps to do."""
     course: Course = START
@@ -253,7 +255,8 @@ def describe(event: Event) -> LogLine | None:
             by = f" by {event.by}" if event.by else ""
             return LogLine(event.time, f"{event.what} requested{by}")
         case Resumed():
-            return LogLine(event.time, f"resumed from step {event.step}")
+            text = f"resumed from step {event.step}" if event.step else "begun again"
+            return LogLine(event.time, text)
         case Finished():
             return LogLine(event.time, f"{event.outcome} at step {event.step}")
         case Failed():
@@ -263,13 +266,15 @@ def describe(event: Event) -> LogLine | None:
 
 def _started(state: RunState, event: Started) -> dict[str, Any]:
     if state.doing is not None and state.doing.phase == "starting":
-        return {"started": event}
-    return {**_new_process(state, event), "doing": None, "phase_time": None, "started": event}
+        return {"started": event, "up": True}
+    fresh = {"doing": None, "phase_time": None, "started": event, "up": True}
+    return {**_new_process(state, event), **fresh}
 
 
 def _new_process(state: RunState, event: Event) -> dict[str, Any]:
     """Its speed, sensors and requests are its own."""
     return {
+        "up": False,
         "progress": (),
         "sensed": None,
         "requests": (),
@@ -334,6 +339,8 @@ def _save_failed(state: RunState, event: SaveFailed) -> dict[str, Any]:
 
 
 def _saved(state: RunState, event: Saved) -> dict[str, Any]:
+    if not event.path.startswith("checkpoints"):
+        return {}  # the LoRA itself, which nothing goes on from
     course = replace(state.course, saved=event, unsaved=None)
     return {"course": course, "marks": (*state.marks, course)[-MARKS:]}
 

@@ -61,8 +61,11 @@ def verdict(run: Run) -> Verdict:
 
 
 def _then(lock: Lock | None) -> Result:
-    """From the run of then, where it is here: its folder stands in the lock."""
+    """From the run of then, where it is here and still has that result: its folder stands in the
+    lock."""
+    told = result_in(lock)
     home = Path(lock.run) if lock and lock.run else None
     if home and home.is_absolute() and Run(home).events.is_file():
-        return result_of(Run(home))
-    return result_in(lock)
+        found = result_of(Run(home))
+        return found if found.digest == told.digest else told
+    return told

@@ -21,7 +21,9 @@ from lorakit.errors import ExitCode, LorakitError
 from lorakit.runs import checkpoints
 from lorakit.runs.checkpoints import Checkpoint
 from lorakit.train import optim
-from lorakit.train.adapters import files
+from lorakit.train.adapters import files, final
+
+PROBE = ".probe"
 
 
 def save(
@@ -43,21 +45,22 @@ def save(
     """
     root = run / checkpoints.FOLDER
     root.mkdir(exist_ok=True)
-    final = root / f"step-{step:06d}"
+    whole = root / f"step-{step:06d}"
     part = root / f".step-{step:06d}.part"
     shutil.rmtree(part, ignore_errors=True)
     if step not in checkpoints.complete(run):
         try:
             _fill(part, step, adapter, metadata, names, optimizer, scaler, counters)
-            _remove(final)  # something that was never complete
-            part.rename(final)
+            _remove(whole)  # something that was never complete
+            part.rename(whole)
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)  # half a checkpoint only takes room
             raise
         _sync(root)
-    for old in checkpoints.complete(run)[:-keep]:
+    others = [old for old in checkpoints.complete(run) if old != step]
+    for old in others[: max(0, len(others) - keep + 1)]:
         _remove(root / f"step-{old:06d}")
-    return final, sum(f.stat().st_size for f in final.iterdir())
+    return whole, sum(f.stat().st_size for f in whole.iterdir())
 
 
 def _fill(
@@ -94,10 +97,15 @@ def _remove(path: Path) -> None:
     shutil.rmtree(gone, ignore_errors=True)
 
 
-def tidy(run: Path) -> None:
-    """Remove what writes and removals that were cut off have left."""
-    for path in checkpoints.leftovers(run):
+def tidy(run: Path, step: int) -> None:
+    """Remove what was cut off while it was written; put checkpoints beyond `step` aside."""
+    for path in (*checkpoints.leftovers(run), run / final.FOLDER):
         shutil.rmtree(path, ignore_errors=True)
+    (run / PROBE).unlink(missing_ok=True)
+    for path in checkpoints.beyond(run, step):
+        aside = path.with_name(path.name + checkpoints.ASIDE)
+        _remove(aside)
+        path.rename(aside)
 
 
 def restore(
@@ -155,7 +163,7 @@ def _sync(folder: Path) -> None:
 
 def probe(run: Path, size_bytes: int) -> None:
     """Raise OSError unless `size_bytes` can be written in the run's folder now."""
-    path = run / ".probe"
+    path = run / PROBE
     block = b"\0" * 2**20
     try:
         with path.open("wb") as file:

@@ -38,17 +38,26 @@ def main(argv: list[str]) -> int:
 
 
 def newest_adapter(run: Path, name: str) -> Path:
-    """The final file of a run, or the adapter of its newest checkpoint."""
+    """The file of a run's end, or the adapter of a checkpoint that is newer."""
     final = run / f"{name}.safetensors"
-    if final.is_file():
-        return final
     steps = checkpoints.complete(run)
+    if final.is_file() and (not steps or _step_of(final) >= steps[-1]):
+        return final
     if not steps:
         raise LorakitError(
             f"The run {run.name} has no LoRA yet.",
             "Wait for its first checkpoint, or ask for one with the key s in `lorakit watch`.",
         )
     return run / checkpoints.FOLDER / f"step-{steps[-1]:06d}" / checkpoints.ADAPTER
+
+
+def _step_of(file: Path) -> int:
+    """The step that an adapter file was written at, 0 where it does not say."""
+    from safetensors import safe_open
+
+    with safe_open(file, framework="pt") as opened:
+        told = (opened.metadata() or {}).get("ss_steps", "")
+    return int(told) if told.isdigit() else 0
 
 
 def draw(args: argparse.Namespace) -> None:

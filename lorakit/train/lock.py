@@ -78,14 +78,15 @@ def begin(
     device: torch.device,
     run: Path,
     log: Log,
+    resumed: bool,
 ) -> Lock:
-    """Lock the bundle of a run that starts, and return the lock.
+    """Lock the bundle of a run that starts, or goes on from a checkpoint, and return the lock.
 
     Where the run was begun under other conditions, it says which, and promises no bytes any more.
     """
     locked = present(bundle, base, report, device, run.name)
     before = bundle.lock
-    if before is not None and before.run == locked.run:
+    if before is not None and resumed:
         changed = lines(of_locks(before, locked))
         for line in changed:
             log.append(Noted(text=f"not as this run began: {line}", level="warning"))

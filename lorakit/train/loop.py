@@ -56,7 +56,7 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
         return _stopped_early(control, begun)
     log.append(Doing(phase="caching"))
     base, report = prepare.look(bundle, run)
-    locked = lock.begin(bundle, base, report, where, run, log)
+    locked = lock.begin(bundle, base, report, where, run, log, resumed=start is not None)
     ready = prepare.encode(bundle, base, report, family, where, log, control.stopping)
     if ready is None:
         return _stopped_early(control, begun)
@@ -98,10 +98,11 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
     _check_room(run, training, bundle)
 
     samples = Samples(run, bundle.sample, painter, log)
+    alike = start is not None and start.state["samples"] == samples.drawing
+    samples.forget(after=begun if alike else -1)
     if start:
         training.resume(start)
-        samples.forget(after=begun)
-    if begun not in samples.drawn() and (begun == 0 or samples.due(begun)):
+    if begun not in samples.drawn() and (not alike or samples.due(begun)):
         samples.draw(begun)
     if control.stopping():
         return _stopped_early(control, begun)
@@ -109,7 +110,13 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
     control.finish()
 
     stopped = training.done < bundle.train.steps
-    written = training.write_final()
+    written: list[Path] = []
+    try:
+        written = training.write_final()
+    except LorakitError as error:
+        if not stopped or error.code != ExitCode.TRAINING_FAILED:
+            raise
+        log.append(Noted(text=f"no LoRA yet: {error.message}", level="warning"))
     digest = files.digest(training.adapter())
     if not stopped:
         lock.finish(locked, digest, training.done, run, log)
@@ -203,11 +210,14 @@ class Training:
         every = self.bundle.save.every
         saving = stopping or "save" in asked or (every and (self.done % every == 0 or last))
         sampling = "sample" in asked or (samples.due(self.done) and not last)
-        if report.due() or saving or sampling or last:
+        rate = optim.learning_rate(self.bundle.train, self.done)
+        looking = self._moving is not None and self._moving.due(self.done, rate)
+        if report.due() or saving or sampling or last or looking:
             self._judge(report.flush())
-        self._look_at_weights()
+        if looking:
+            self._look_at_weights()
         if saving:
-            self.save()
+            self.save(samples)
         if stopping:
             self._log.append(Doing(phase="stopping"))
             return False
@@ -233,13 +243,16 @@ class Training:
         report.add(self.done, loss, rate, images)
 
     def _look_at_weights(self) -> None:
-        """After some steps, and once: raise unless every trained weight has moved."""
-        rate = optim.learning_rate(self.bundle.train, self.done)
-        if self._moving and self._moving.due(self.done, rate):
-            scaler = self.model.scaler
-            called_off = scaler.is_enabled() and scaler.get_scale() < INITIAL_SCALE
-            if self._moving.look(called_off):
-                self._moving = None
+        """Raise where the trained weights do not move."""
+        scaler = self.model.scaler
+        called_off = scaler.is_enabled() and scaler.get_scale() < INITIAL_SCALE
+        still = self._moving.look(called_off) if self._moving else []
+        if still is None:
+            return
+        self._moving = None
+        if still:
+            text = f"{len(still)} of {len(self._names)} weights have not moved, such as {still[0]}"
+            self._log.append(Noted(text=text, level="warning"))
 
     def _judge(self, losses: list[float | None]) -> None:
         """Count steps that were skipped; stop when too many come in a row."""
@@ -260,7 +273,7 @@ class Training:
         """The adapter as it is now, in kohya's layout, on the CPU."""
         return files.kohya(lora.matrices(self._unet), self._facts, self.bundle.adapter.alpha)
 
-    def save(self) -> None:
+    def save(self, samples: Samples) -> None:
         """Write a checkpoint. Where that fails the last one stays, and training goes on."""
         self._log.append(Doing(phase="saving"))
         tensors = self.adapter()
@@ -273,7 +286,7 @@ class Training:
                 self._names,
                 self.model.optimizer,
                 self.model.scaler,
-                self._counters(),
+                {**self._counters(), "samples": samples.drawing},
                 self.bundle.save.keep,
             )
         except OSError as error:

@@ -16,6 +16,10 @@ from lorakit.errors import ExitCode, LorakitError
 STEPS = 10
 """Steps after which every weight must have moved."""
 
+MANY = 0.1
+"""Share of weights that must not stay still. A few may: attention over a single token, in the
+middle of a model at its smallest size, asks nothing of its q and k."""
+
 ENOUGH = 1e-6
 """Sum of learning rates that moves a weight of size 1 in fp32, whose spacing there is 1.2e-7."""
 
@@ -34,8 +38,9 @@ class Moving:
         self._rates += rate
         return done >= self._until
 
-    def look(self, called_off: bool) -> bool:
-        """True once all have moved; False where it is too early to say. Raises LorakitError.
+    def look(self, called_off: bool) -> list[str] | None:
+        """Names of those that have not moved; None where it is too early to say. Raises
+        LorakitError where they are `MANY`.
 
         `called_off`: the loss scaling has called off some of the steps.
         """
@@ -44,11 +49,11 @@ class Moving:
             for name, weight, old in zip(self._names, self._weights, self._before, strict=True)
             if torch.equal(weight.detach().cpu(), old)
         ]
-        if not still:
-            return True
-        if called_off or self._rates < ENOUGH:
+        if still and (called_off or self._rates < ENOUGH):
             self._until += STEPS
-            return False
+            return None
+        if len(still) < MANY * len(self._names):
+            return still
         raise LorakitError(
             f"{len(still)} of {len(self._names)} trained weights have not moved in {STEPS} steps,"
             f" {still[0]} for one.",

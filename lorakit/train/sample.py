@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -52,16 +53,31 @@ class Samples:
             for number, picture in enumerate(pictures, 1):
                 path = self._folder / f"{step:06d}-{number}.png"
                 part = path.with_name(f".{path.name}.part")
-                picture.save(part, format="PNG")
+                with part.open("wb") as file:
+                    picture.save(file, format="PNG")
+                    file.flush()
+                    os.fsync(file.fileno())
                 part.replace(path)
                 paths.append(str(path.relative_to(self._run)))
-            self._sheets()
         except Exception as error:  # a picture is not worth a training, whatever went wrong
             self._painter.recover()
             text = f"no sample at step {step}: {type(error).__name__}: {error}"
             self._log.append(Noted(text=text, level="warning"))
             return
         self._log.append(Sampled(step=step, paths=paths))
+        try:
+            self._sheets()
+        except Exception as error:  # such as a picture that somebody has damaged
+            text = f"no contact sheet at step {step}: {type(error).__name__}: {error}"
+            self._log.append(Noted(text=text, level="warning"))
+
+    @property
+    def drawing(self) -> list[object]:
+        """What the pictures follow from, beside the weights; JSON gives it back as it is."""
+        wanted = self._wanted
+        return [
+            list(wanted.prompts), wanted.negative, wanted.seed, wanted.steps, wanted.guidance
+        ]  # fmt: skip
 
     def forget(self, after: int) -> None:
         """Remove pictures of later steps: a run that goes back draws them again."""

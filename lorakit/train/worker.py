@@ -69,12 +69,13 @@ def _crashed(error: Exception, log: Log) -> int:
 
 
 def _train(run: Path, log: Log) -> int:
+    from lorakit.bundle.paths import pinned
     from lorakit.bundle.read import read
     from lorakit.train.control import Control
 
     control = Control(run, log)
     control.listen()
-    bundle = read(run / "bundle.toml")
+    bundle = pinned(read(run / "bundle.toml"))
 
     import diffusers
     import torch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,56 @@ def test_a_run_that_runs_is_not_started_twice(
     ended = lorakit("train", "--resume", the_run().name)
     assert ended.returncode == 2
     assert "is already being trained" in ended.stderr
+
+
+@pytest.mark.parametrize("detach", [False, True])
+def test_the_end_of_before_is_not_taken_for_the_end_of_now(
+    dead: Run, lorakit: Command, detach: bool
+) -> None:
+    """A run that failed and is gone on with is followed to its new end."""
+    put(dead, 10)
+    assert lorakit("train", "--resume", dead.name, env={"STAND_IN": "fail"}).returncode == 5
+    words = ["train", "--resume", dead.name, *(["--detach"] if detach else [])]
+    ended = lorakit(*words)
+    assert ended.returncode == 0
+    assert "IMG_1.jpg" not in ended.stderr + ended.stdout
+    if detach:
+        assert lorakit("watch", dead.name).returncode == 0
+    assert dead.status() == "done"
+
+
+def test_a_refusal_changes_nothing(
+    bundle: Path, dead: Run, lorakit: Command, the_run: Callable[[], Run]
+) -> None:
+    put(dead, 20)
+    before = dead.bundle.read_bytes()
+    fewer = lorakit("train", "--resume", dead.name, "--set", "train.steps=10")
+    assert fewer.returncode == 2
+    assert "is at step 20 already, and 10 are asked for" in fewer.stderr
+    assert dead.bundle.read_bytes() == before
+
+    lorakit("train", "--resume", dead.name, "--detach", env={"STAND_IN": "wait"})
+    again = lorakit("train", "--resume", dead.name, "--set", "train.steps=5000")
+    assert again.returncode == 2
+    assert "is already being trained" in again.stderr
+    assert dead.bundle.read_bytes() == before
+
+
+def test_two_that_go_on_at_once_start_one_trainer(dead: Run, lorakit: Command) -> None:
+    put(dead, 10)
+    with ThreadPoolExecutor(4) as pool:
+        words = ("train", "--resume", dead.name, "--detach")
+        started = [pool.submit(lorakit, *words, env={"STAND_IN": "wait"}) for _ in range(4)]
+        ended = [s.result() for s in started]
+    assert sorted(e.returncode for e in ended) == [0, 2, 2, 2]
+    assert sum("is already being trained" in e.stderr for e in ended) == 3
+
+
+def test_a_bundle_without_a_run_is_not_mistaken_for_another(
+    dead: Run, bundle: Path, lorakit: Command
+) -> None:
+    other = bundle.with_name("do.toml")
+    other.write_text(bundle.read_text().replace('name = "dog"', 'name = "do"'))
+    ended = lorakit("train", "--resume", other)
+    assert ended.returncode == 2
+    assert "do.toml has no run in" in ended.stderr

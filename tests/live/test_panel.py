@@ -117,7 +117,7 @@ def test_a_checkpoint_that_was_not_written_is_said_until_one_is() -> None:
     shown = lines(state)
     assert any("step 60 NOT saved: No space left on device" in line for line in shown)
     assert any("error: checkpoint of step 60 was not written" in line for line in shown)
-    saved = fold(state, Saved(step=80, path="p", size_bytes=1, time=2.0))
+    saved = fold(state, Saved(step=80, path="checkpoints/step-000080", size_bytes=1, time=2.0))
     assert not any("NOT saved" in line for line in lines(saved))
 
 

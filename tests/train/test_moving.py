@@ -28,15 +28,15 @@ def test_it_looks_once_the_steps_are_done() -> None:
     with pytest.raises(LorakitError, match="1 of 2 trained weights have not moved in 10 steps, b"):
         moving.look(called_off=False)
     weights[1][0] += 1e-3
-    assert moving.look(called_off=False)
+    assert moving.look(called_off=False) == []
 
 
 def test_it_waits_where_updates_are_too_small_or_were_called_off() -> None:
     moving = Moving(WEIGHTS, [torch.zeros(3), torch.ones(2)], 20)
     assert [s for s in range(21, 31) if moving.due(s, 1e-9)] == [30]
-    assert not moving.look(called_off=False)  # a cosine's end: 1e-8 in all moves nothing near 1
+    assert moving.look(called_off=False) is None  # a cosine's end: 1e-8 in all moves nothing near 1
     assert [s for s in range(31, 41) if moving.due(s, 1e-3)] == [40]
-    assert not moving.look(called_off=True)
+    assert moving.look(called_off=True) is None
     assert [s for s in range(41, 51) if moving.due(s, 1e-3)] == [50]
     with pytest.raises(LorakitError):
         moving.look(called_off=False)

@@ -18,7 +18,7 @@ from lorakit.errors import ExitCode, LorakitError
 from lorakit.runs import checkpoints
 from lorakit.runs.events import Event, Finished, Noted, Resumed, Sampled, Saved, SaveFailed
 from lorakit.runs.state import replay
-from lorakit.train import loop
+from lorakit.train import draw, loop
 from lorakit.train.adapters import files
 from lorakit.train.batches import Batches
 
@@ -230,3 +230,99 @@ def test_a_checkpoint_that_cannot_be_written_is_tried_again(
     assert (run / "tiny.safetensors").is_file()
     state = replay(log.events)
     assert (state.course.unsaved, state.course.unsaved_count) == (None, 1)
+
+
+def test_a_damaged_checkpoint_beyond_is_put_aside_and_written_anew(
+    bundle: Bundle, tmp_path: Path
+) -> None:
+    """Of the right size but not the right bytes; only one checkpoint is kept."""
+    run = tmp_path / "run"
+    wanted = changed(bundle, save={"every": 1, "keep": 2}, train={"schedule": "constant"})
+    trained(changed(wanted, train={"steps": 4}), run, watched(run))
+    file = run / "checkpoints" / "step-000004" / "adapter.safetensors"
+    file.write_bytes(file.read_bytes()[:-1] + b"!")
+    log = watched(run)
+    trained(changed(wanted, save={"keep": 1}), run, log)
+    assert not log.of(SaveFailed)
+    assert [e.step for e in log.of(Resumed)] == [3]
+    assert checkpoints.complete(run) == [6]
+    found = checkpoints.find(run)
+    assert (found.newest and found.newest.step, found.skipped) == (6, ())
+    assert (run / "checkpoints" / "step-000004.broken").is_dir()
+
+
+def test_a_run_that_saved_nothing_forgets_what_it_did(bundle: Bundle, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    wanted = changed(bundle, save={"every": 0}, sample={"every": 2}, train={"steps": 6})
+    first = watched(run)
+
+    def end(event: Event) -> None:
+        if isinstance(event, Sampled) and event.step == 4:
+            raise KeyboardInterrupt  # as good as a kill: nothing is written after it
+
+    first.reactions.append(end)
+    with pytest.raises(KeyboardInterrupt):
+        trained(wanted, run, first)
+    assert (run / "samples" / "000004-1.png").is_file()
+    log = watched(run)
+    gone: list[bool] = []
+    log.reactions.append(
+        lambda e: (
+            gone.append((run / "samples" / "000004-1.png").exists())
+            if isinstance(e, Sampled) and e.step == 0
+            else None
+        )
+    )
+    trained(wanted, run, log)
+    assert [e.step for e in log.of(Resumed)] == [0]
+    assert gone == [False]
+    assert replay([*first.events, *log.events]).course.counted == 6
+
+
+def test_other_prompts_do_not_stand_under_old_pictures(bundle: Bundle, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    trained(bundle, run, watched(run))
+    log = watched(run)
+    more = changed(bundle, train={"steps": 9}, sample={"prompts": ["a robot", "a yellow circle"]})
+    trained(more, run, log)
+    assert [e.step for e in log.of(Sampled)] == [6, 9]
+    assert not (run / "samples" / "000000-1.png").exists()
+
+
+def test_what_came_out_before_stays_until_something_better_is_there(
+    bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    first = trained(bundle, run, watched(run))
+    before = {name: (run / name).read_bytes() for name in first.files[:2]}
+    real = files.write
+
+    def write(path: Path, *rest: Any) -> int:
+        if path.name == "tiny.diffusers.safetensors":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(path, *rest)
+
+    monkeypatch.setattr(files, "write", write)
+    with pytest.raises(LorakitError, match="No space left on device"):
+        trained(changed(bundle, train={"steps": 9}), run, watched(run))
+    assert {name: (run / name).read_bytes() for name in before} == before
+    assert draw.newest_adapter(run, "tiny").parent.name == "step-000009"
+    monkeypatch.undo()
+    monkeypatch.setenv("LORAKIT_CACHE", str(tmp_path / "cache"))
+    trained(changed(bundle, train={"steps": 9}), run, watched(run))
+    assert draw.newest_adapter(run, "tiny") == run / "tiny.safetensors"
+    assert not (run / ".new").exists()
+
+
+def test_a_stop_before_anything_shows_is_a_stop(
+    bundle: Bundle, tmp_path: Path, recorder: Recorder
+) -> None:
+    """In bf16 a first small step may change no answer: that is no failure of the run."""
+    run = tmp_path / "run"
+    recorder.stop_after[1] = run
+    train = {"precision": "bf16", "learning_rate": 1e-6, "warmup_steps": 100, "steps": 200}
+    log = watched(run)
+    ended = trained(changed(bundle, train=train, sample={"prompts": []}), run, log)
+    assert (ended.outcome, ended.step) == ("stopped", 1)
+    assert checkpoints.complete(run) == [1]
+    assert ended.files == [] or (run / "tiny.safetensors").is_file()

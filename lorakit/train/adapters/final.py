@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from lorakit.train.families.stable_diffusion import StableDiffusion
 
 
+FOLDER = ".new"
+"""Where the files lie until they are known to be right."""
+
+
 def write(
     folder: Path,
     bundle: Bundle,
@@ -28,36 +33,37 @@ def write(
     """Write the adapter of a UNet in both layouts; returns (files, kohya's first, bytes in all).
 
     Each is reloaded, compared with what is in memory, and put on the model, which must answer `ask`
-    as it does now. Raises LorakitError, and then neither file is left.
+    as it does now. Until then they lie in a folder of their own. Raises LorakitError, and then the
+    files of an earlier end are as they were.
     """
     matrices = lora.matrices(unet)
     verify.learned(matrices)
     facts, adapter = FAMILIES[bundle.base.family], bundle.adapter
+    fresh = folder / FOLDER
     written = {
-        folder / f"{bundle.name}.safetensors": (
+        fresh / f"{bundle.name}.safetensors": (
             files.kohya(matrices, facts, adapter.alpha),
             notes,
         ),
-        folder / f"{bundle.name}.diffusers.safetensors": (
+        fresh / f"{bundle.name}.diffusers.safetensors": (
             files.diffusers(matrices),
             {**notes, **metadata.diffusers(matrices, adapter.rank, adapter.alpha)},
         ),
     }
     size = 0
     try:
+        fresh.mkdir(exist_ok=True)
         for path, (content, told) in written.items():
             size += files.write(path, content, told)
             verify.tensors(path, content)
         verify.modules(next(iter(written)), unet.config, adapter.targets)
         verify.answers(unet, list(written), family.load_adapter, ask)
-    except BaseException as error:
-        for path in written:  # what is not known to be right does not stay under that name
-            path.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise LorakitError(
-                f"The LoRA cannot be written in {folder}: {error.strerror or error}.",
-                "Make room there. The checkpoints in the run's folder are intact.",
-                ExitCode.DATA,
-            ) from error
-        raise
-    return list(written), size
+        return [path.replace(folder / path.name) for path in written], size
+    except OSError as error:
+        raise LorakitError(
+            f"The LoRA cannot be written in {folder}: {error.strerror or error}.",
+            "Make room there. The checkpoints in the run's folder are intact.",
+            ExitCode.DATA,
+        ) from error
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
