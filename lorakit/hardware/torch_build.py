@@ -8,6 +8,7 @@ from pathlib import Path
 
 from lorakit.hardware.facts import TorchBuild
 
+_VERSION = re.compile(r"^__version__\s*=\s*['\"]([^'\"]+)['\"]", re.MULTILINE)
 _LINE = re.compile(r"^(cuda|hip)\b[^=]*=\s*['\"]([^'\"]+)['\"]", re.MULTILINE)
 
 
@@ -26,4 +27,8 @@ def installed() -> TorchBuild | None:
 def build(version: str, text: str) -> TorchBuild:
     """The build of this version whose torch/version.py has this text."""
     said = dict(_LINE.findall(text))
-    return TorchBuild(version=version, cuda=said.get("cuda"), hip=said.get("hip"))
+    # The file has the build, `+cu130`, which a package index leaves out of the metadata.
+    whole = _VERSION.search(text)
+    return TorchBuild(
+        version=whole[1] if whole else version, cuda=said.get("cuda"), hip=said.get("hip")
+    )

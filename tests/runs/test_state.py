@@ -111,8 +111,16 @@ def test_a_resumed_run_forgets_what_lay_after_its_checkpoint() -> None:
 
 
 def test_going_back_to_a_checkpoint_gives_the_numbers_of_an_unbroken_run() -> None:
-    first = [started(), stepped(3, 3.0, 2.0, 1.0), Saved(time=3, step=3, path="checkpoints/c", size_bytes=1)]
-    lost = [stepped(5, 9.0, 9.0), Saved(time=5, step=5, path="checkpoints/d", size_bytes=1), stepped(6, 9.0)]
+    first = [
+        started(),
+        stepped(3, 3.0, 2.0, 1.0),
+        Saved(time=3, step=3, path="checkpoints/c", size_bytes=1),
+    ]
+    lost = [
+        stepped(5, 9.0, 9.0),
+        Saved(time=5, step=5, path="checkpoints/d", size_bytes=1),
+        stepped(6, 9.0),
+    ]
     again = [stepped(5, 0.5, 0.25), stepped(6, 0.125)]
     broken = replay([*first, *lost, started(), Resumed(time=7, step=3), *again])
     assert broken.course == replay([*first, *again]).course
