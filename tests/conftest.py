@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,15 @@ settings.register_profile(
 settings.load_profile("lorakit")
 
 FOREIGN = ("HF_", "HUGGINGFACE_", "LORAKIT_", "ACCELERATE_", "NO_COLOR", "FORCE_COLOR", "COLUMNS")
+
+# Started in the background of a script, this process ignores what a terminal sends, and so would
+# every command that is tested in one.
+for _number in (signal.SIGINT, signal.SIGHUP, signal.SIGTSTP):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(
+            _number,
+            signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL,
+        )
 
 
 @pytest.fixture(autouse=True)

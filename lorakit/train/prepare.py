@@ -29,9 +29,7 @@ Stop = Callable[[], bool]
 class Prepared:
     """What is left of pictures, captions and encoders: files in the cache and a few numbers."""
 
-    base: BaseFacts
     folder: Path
-    report: DatasetReport
     samples: list[Sample]
     """One for each picture and repeat."""
     prompts: dict[str, Conditions]
@@ -107,7 +105,7 @@ def encode(
     ]
     read = cache.Reader()
     told = {prompt: Conditions(**read(texts.text(prompt))) for prompt in prompts}
-    return Prepared(base, folder, report, samples, told, family.latent_scale(folder))
+    return Prepared(folder, samples, told, family.latent_scale(folder))
 
 
 def _encode_texts(
