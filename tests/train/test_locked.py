@@ -132,11 +132,11 @@ def test_a_run_that_goes_on_elsewhere_says_so_and_promises_less(
     assert began.lock is not None
     log = Log(tmp_path / "again.jsonl")
     base, report = prepare.look(own, tmp_path)
-    assert begin(began, base, report, CPU, tmp_path / "run", log).determinism == "bytes"
+    assert begin(began, base, report, CPU, tmp_path / "run", log, True).determinism == "bytes"
     assert not list(Reader(tmp_path / "again.jsonl").read())
     versions = {**began.lock.versions, "torch": "1.2.3"}
     older = began.model_copy(update={"lock": began.lock.model_copy(update={"versions": versions})})
-    now = begin(older, base, report, CPU, tmp_path / "run", log)
+    now = begin(older, base, report, CPU, tmp_path / "run", log, True)
     assert (now.determinism, now.why) == (
         "statistics",
         "the run was resumed under other conditions",

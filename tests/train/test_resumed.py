@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,10 @@ from lorakit.train.adapters import files
 from lorakit.train.batches import Batches
 
 pytestmark = pytest.mark.usefixtures("fresh_cache")
+
+
+QUICK = {(4, "fp32", "adamw"), (1, "fp16", "adafactor")}
+"""What the fast tests hold of the twelve cases."""
 
 
 class Step(NamedTuple):
@@ -66,9 +71,13 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     return Recorder(monkeypatch)
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "adafactor"])
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-@pytest.mark.parametrize("accumulation", [1, 4])
+@pytest.mark.parametrize(
+    ("accumulation", "precision", "optimizer"),
+    [
+        pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow)
+        for case in product((1, 4), ("fp32", "bf16", "fp16"), ("adamw", "adafactor"))
+    ],
+)
 def test_stopped_twice_is_the_straight_run(
     bundle: Bundle,
     tmp_path: Path,
