@@ -50,7 +50,9 @@ def save(
     shutil.rmtree(part, ignore_errors=True)
     if step not in checkpoints.complete(run):
         try:
-            _fill(part, step, adapter, metadata, names, optimizer, scaler, counters)
+            tensors, numbers = optim.flatten(optimizer, names)
+            kept = {"optimizer": numbers, "scaler": scaler.state_dict()}
+            _fill(part, adapter, metadata, tensors, {"step": step, **counters, **kept})
             _remove(whole)  # something that was never complete
             part.rename(whole)
         except BaseException:
@@ -65,19 +67,14 @@ def save(
 
 def _fill(
     part: Path,
-    step: int,
     adapter: Mapping[str, Tensor],
     metadata: Mapping[str, str],
-    names: Sequence[str],
-    optimizer: torch.optim.Optimizer,
-    scaler: torch.amp.GradScaler,
-    counters: Mapping[str, Any],
+    optimizer: Mapping[str, Tensor],
+    state: Mapping[str, Any],
 ) -> None:
     part.mkdir()
-    tensors, numbers = optim.flatten(optimizer, names)
     files.write(part / checkpoints.ADAPTER, adapter, metadata)
-    files.write(part / checkpoints.OPTIMIZER, tensors, {"format": "pt"})
-    state = {"step": step, **counters, "optimizer": numbers, "scaler": scaler.state_dict()}
+    files.write(part / checkpoints.OPTIMIZER, optimizer, {"format": "pt"})
     with (part / checkpoints.STATE).open("w", encoding="utf-8") as file:
         json.dump(state, file, indent=1)
         file.flush()

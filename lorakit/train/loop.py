@@ -189,7 +189,7 @@ class Training:
         model = self.model
         live = files.kohya(lora.live(self._unet), self._facts, self.bundle.adapter.alpha)
         checkpoint.restore(start, live, self._names, model.optimizer, model.scaler)
-        self.done = start.step
+        self.done, self._finite = start.step, True
         self._images, self._skipped = start.state["images"], start.state["skipped"]
         if said := resume.reading(self.bundle.train, start.state["steps"], self.done):
             self._log.append(Noted(text=said))
@@ -210,8 +210,9 @@ class Training:
         every = self.bundle.save.every
         saving = stopping or "save" in asked or (every and (self.done % every == 0 or last))
         sampling = "sample" in asked or (samples.due(self.done) and not last)
-        rate = optim.learning_rate(self.bundle.train, self.done)
-        looking = self._moving is not None and self._moving.due(self.done, rate)
+        looking = self._moving is not None and self._moving.due(
+            self.done, optim.learning_rate(self.bundle.train, self.done)
+        )
         if report.due() or saving or sampling or last or looking:
             self._judge(report.flush())
         if looking:
