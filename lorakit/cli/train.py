@@ -27,8 +27,8 @@ def resume(what: Path, settings: list[str], runs: Path | None, detach: bool) -> 
     """Go on with a run, or with the newest run of a bundle, from its newest complete checkpoint."""
     from lorakit.bundle.paths import absolute
     from lorakit.live.ending import ending
+    from lorakit.runs import checkpoints
     from lorakit.runs.resume import adopt
-    from lorakit.runs.resume import start as found_in
 
     run, path = _meant(what, runs)
     refuse_running(run)
@@ -44,7 +44,7 @@ def resume(what: Path, settings: list[str], runs: Path | None, detach: bool) -> 
         )
         streams.out(*ending(run, state))
         return 0
-    found = found_in(run, bundle.train.steps)
+    found = checkpoints.start(run.path, bundle.train.steps)
     said = [f"skipped {line}" for line in found.skipped] + adopt(run, bundle)
     if found.newest:
         said.append(f"{run.name} goes on after step {found.newest.step}")

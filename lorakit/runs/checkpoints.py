@@ -11,9 +11,12 @@ import hashlib
 import json
 import os
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from lorakit.errors import ExitCode, LorakitError
 
 FOLDER = "checkpoints"
 MANIFEST = "manifest.json"
@@ -65,6 +68,25 @@ def find(run: Path) -> Found:
         skipped.append(f"{path.name}: {why}")
         lost = lost or named
     return Found(None, tuple(skipped), lost)
+
+
+def start(run: Path, steps: int) -> Found:
+    """What a run goes on from. Raises LorakitError where its checkpoints are all broken,
+    or the newest is beyond `steps`."""
+    found = find(run)
+    if found.lost:
+        lines = "\n".join(f"  {line}" for line in found.skipped)
+        raise LorakitError(
+            f"No checkpoint of {run.name} is complete.",
+            f"{lines}\nBegin anew with: lorakit train {shlex.quote(str(run / 'bundle.toml'))}",
+            ExitCode.DATA,
+        )
+    if found.newest and found.newest.step > steps:
+        raise LorakitError(
+            f"{run.name} is at step {found.newest.step} already, and {steps} are asked for.",
+            "Ask for more with --set train.steps=N.",
+        )
+    return found
 
 
 def complete(run: Path) -> list[int]:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-import shlex
 from typing import TYPE_CHECKING, Any
 
-from lorakit.errors import ExitCode, LorakitError
-from lorakit.runs.checkpoints import Found, find
+from lorakit.errors import LorakitError
 from lorakit.runs.directory import Run
-from lorakit.runs.words import clean
 
 if TYPE_CHECKING:
     from lorakit.bundle.models import Bundle
@@ -19,25 +16,6 @@ MAY_CHANGE = re.compile(
 )
 """What a run that goes on may have changed: its length, what is drawn and kept, what is traded for
 memory, and where its pictures and its base lie now."""
-
-
-def start(run: Run, steps: int) -> Found:
-    """What the run would go on from, to `steps`. Raises LorakitError where its checkpoints are all
-    broken, or the newest is beyond."""
-    found = find(run.path)
-    if found.lost:
-        lines = "\n".join(f"  {clean(line)}" for line in found.skipped)
-        raise LorakitError(
-            f"No checkpoint of {run.name} is complete.",
-            f"{lines}\nBegin anew with: lorakit train {shlex.quote(str(run.bundle))}",
-            ExitCode.DATA,
-        )
-    if found.newest and found.newest.step > steps:
-        raise LorakitError(
-            f"{run.name} is at step {found.newest.step} already, and {steps} are asked for.",
-            "Ask for more with --set train.steps=N.",
-        )
-    return found
 
 
 def adopt(run: Run, wanted: Bundle) -> list[str]:

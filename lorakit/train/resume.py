@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 from lorakit.bundle.models import Bundle, Train
-from lorakit.errors import ExitCode, LorakitError
 from lorakit.runs import checkpoints
 from lorakit.runs.checkpoints import Checkpoint
 from lorakit.runs.events import FILE, Log, Noted, Resumed, Sampled, Stepped, Tail
@@ -18,26 +16,15 @@ def start(bundle: Bundle, run: Path, log: Log) -> Checkpoint | None:
 
     Broken ones beyond it are put aside: this training writes those steps anew.
     """
-    found = checkpoints.find(run)
+    found = checkpoints.start(run, bundle.train.steps)
     for line in found.skipped:
         log.append(Noted(text=f"not a complete checkpoint: {line}", level="warning"))
-    if found.lost:
-        raise LorakitError(
-            f"None of the checkpoints of {run.name} is complete: {'; '.join(found.skipped)}.",
-            f"Begin anew with: lorakit train {shlex.quote(str(run / 'bundle.toml'))}",
-            ExitCode.DATA,
-        )
     newest = found.newest
     checkpoint.tidy(run, newest.step if newest else -1)
     if newest is None:
         if any(isinstance(e, Stepped | Sampled) for e in Tail(run / FILE).read()):
             log.append(Resumed(step=0))  # what an earlier process did before its first checkpoint
         return None
-    if newest.step > bundle.train.steps:
-        raise LorakitError(
-            f"The run is at step {newest.step} already, and {bundle.train.steps} are asked for.",
-            "Ask for more with --set train.steps=N.",
-        )
     log.append(Resumed(step=newest.step))
     return newest
 

@@ -10,8 +10,6 @@ import pytest
 
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.runs import checkpoints
-from lorakit.runs.directory import Run
-from lorakit.runs.resume import start
 
 
 def put(run: Path, name: str, step: int) -> Path:
@@ -72,12 +70,12 @@ def test_what_is_not_complete_is_named_with_its_reason(tmp_path: Path) -> None:
 
 def test_only_broken_ones_are_an_error_and_not_a_fresh_start(tmp_path: Path) -> None:
     put(tmp_path, ".step-000300.part", 300)
-    found = start(Run(tmp_path), 300)
+    found = checkpoints.start(tmp_path, 300)
     assert (found.newest, found.lost) == (None, False)  # the first one was never finished
 
     (put(tmp_path, "step-200", 200) / checkpoints.STATE).unlink()
     with pytest.raises(LorakitError, match="No checkpoint") as failure:
-        start(Run(tmp_path), 300)
+        checkpoints.start(tmp_path, 300)
     assert "step-200: state.json is missing" in failure.value.hint
     assert failure.value.code == ExitCode.DATA
 

@@ -156,7 +156,7 @@ def test_more_steps_say_how_the_schedule_is_read(bundle: Bundle, tmp_path: Path)
     assert [e.step for e in log.of(Sampled)] == [9]
     assert (run / "samples" / "000006-1.png").stat().st_mtime_ns == drawn
 
-    with pytest.raises(LorakitError, match="at step 9 already, and 8 are asked for"):
+    with pytest.raises(LorakitError, match="is at step 9 already, and 8 are asked for"):
         trained(changed(bundle, train={"steps": 8}), run, watched(run))
 
 
