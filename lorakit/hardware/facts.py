@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from lorakit.bundle.problems import Problem
@@ -15,6 +15,7 @@ class Process:
     """A process that holds memory of an accelerator."""
 
     pid: int
+    name: str = ""
     memory_gib: float | None = None
 
 
@@ -22,15 +23,24 @@ class Process:
 class Accelerator:
     """One card. It is known by its `uuid`, never by a number: tools number cards differently."""
 
-    kind: Literal["cuda", "rocm"]
+    kind: Literal["cuda", "rocm", "mps", "xpu"]
+    """As PyTorch's builds are called: NVIDIA, AMD, Apple and Intel."""
     name: str
     uuid: str = ""
-    """As NVML gives it, `GPU-…`; of an AMD card its PCI address."""
+    """As the driver gives it, `GPU-…`, or `MIG-…` for a part of a card."""
+    pci: str = ""
+    """Its place on the bus, such as `0000:01:00.0`."""
+    architecture: str = ""
+    """Such as `sm_89` or `gfx1100`: what kernels have to be compiled for."""
     memory_total_gib: float | None = None
     memory_free_gib: float | None = None
     """As the driver counts it, with what other processes hold."""
     unified: bool = False
     """Whether its memory is the machine's RAM."""
+    integrated: bool = False
+    """Whether it is the graphics unit of a processor."""
+    display: bool | None = None
+    """Whether a screen is driven by it."""
     capability: tuple[int, int] | None = None
     """Compute capability of an NVIDIA card, such as (8, 9)."""
     power_limit_w: float | None = None
@@ -64,6 +74,53 @@ class TorchBuild:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """How fast a device works, as measured by `python -m lorakit.train.probe` or as published."""
+
+    tflops: dict[str, float]
+    """Large matrix products by precision (`fp32`, `fp16`, `bf16`), in 10^12 operations a second."""
+    bandwidth_gb_s: float
+    """Memory read and written by a large copy, in 10^9 bytes a second."""
+    launch_us: float
+    """Least time between the starts of two small operations, in microseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """One device as PyTorch sees it, each thing tried by doing it once."""
+
+    kind: str
+    """`cuda`, `rocm`, `mps`, `xpu` or `cpu`."""
+    name: str
+    uuid: str = ""
+    pci: str = ""
+    architecture: str = ""
+    memory_total_gib: float | None = None
+    memory_free_gib: float | None = None
+    failure: str = ""
+    """What the first operation said, in one line. Empty: it works."""
+    precisions: tuple[str, ...] = ()
+    """Those of fp32, fp16, bf16 and fp8 that computed the right thing."""
+    attention: str = ""
+    """Kernel behind PyTorch's attention: flash, efficient, cudnn or math."""
+    modules: dict[str, str] = field(default_factory=dict)
+    """xformers, bitsandbytes and compile: empty where it was used and worked, else what it said.
+    What is not installed is not here."""
+    speed: Speed | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """What PyTorch said in a process of its own, which may crash or hang without harm."""
+
+    devices: tuple[Tried, ...] = ()
+    architectures: tuple[str, ...] = ()
+    """What the installed PyTorch has kernels for."""
+    failure: str = ""
+    """How the process ended, where it did not end well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware:
     """One machine as training sees it."""
 
@@ -82,6 +139,8 @@ class Hardware:
     torch: TorchBuild | None = None
     """None: PyTorch is not installed."""
     accelerators: tuple[Accelerator, ...] = ()
+    probe: Probe | None = None
+    """None: nobody has tried."""
     findings: tuple[Problem, ...] = ()
     """What is wrong or doubtful about the machine, all warnings."""
 

@@ -43,17 +43,6 @@ def _warning(where: str, what: str, fix: str = "") -> Problem:
 # base
 
 
-def family(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
-    """The base is of the family that the bundle names."""
-    if facts.base and facts.base.family != bundle.base.family:
-        yield _error(
-            "base.family",
-            f"The base {bundle.base.model} is {facts.base.family}, and the bundle says "
-            f"{bundle.base.family}.",
-            f"--set base.family={facts.base.family}",
-        )
-
-
 def reachable(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
     """A base that is not here can be downloaded."""
     if facts.base and facts.base.folder is None and facts.offline:
@@ -289,7 +278,6 @@ def disk(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
 
 
 RULES: tuple[Rule, ...] = (
-    family,
     reachable,
     resolution,
     far_from_native,

@@ -107,11 +107,6 @@ def test_nothing_known_is_no_reason_to_complain() -> None:
     assert {p.severity for p in known} == {"warning"}
 
 
-def test_family() -> None:
-    facts = replace(SOUND, base=replace(BASE, family="sdxl"))
-    only(problems(facts), "error", "base.family", "sdxl.* sd1")
-
-
 def test_a_base_that_cannot_be_fetched() -> None:
     away = replace(SOUND, base=replace(BASE, folder=None))
     assert problems(away) == []
