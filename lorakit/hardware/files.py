@@ -57,7 +57,7 @@ def load(path: Path) -> Hardware:
 def _known(value: Any) -> Any:
     """Without what is unknown or empty, and with rounded numbers."""
     if isinstance(value, dict):
-        return {k: _known(v) for k, v in value.items() if v not in (None, "", [], {})}
+        return {k: _known(v) for k, v in value.items() if v not in (None, [], {})}
     if isinstance(value, list):
         return [_known(v) for v in value]
     return round(value, 3) if isinstance(value, float) else value

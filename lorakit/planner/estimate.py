@@ -5,6 +5,7 @@ Pure, and quick enough to be asked for every setting that might be recommended.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -42,7 +43,7 @@ class Span:
     @property
     def middle(self) -> float:
         """Between the two, by ratio."""
-        return (self.low * self.high) ** 0.5
+        return math.sqrt(self.low * self.high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
