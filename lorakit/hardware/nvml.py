@@ -166,7 +166,9 @@ def _card(nvml: Any, handle: Any, named: Callable[[int], str]) -> Accelerator:
     )
 
 
-def _parts(nvml: Any, handle: Any, card: Accelerator, named: Callable[[int], str]) -> Iterator[Accelerator]:
+def _parts(
+    nvml: Any, handle: Any, card: Accelerator, named: Callable[[int], str]
+) -> Iterator[Accelerator]:
     """The MIG devices of a card. What they do not answer is as the whole card has it."""
     for index in range(_try(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
         part = _try(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, index)

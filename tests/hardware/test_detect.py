@@ -23,8 +23,8 @@ from recorded_machines import (
 )
 
 from lorakit.errors import LorakitError
-from lorakit.hardware import nvml
 from lorakit.hardware import machine as host
+from lorakit.hardware import nvml
 from lorakit.hardware.detect import detect
 from lorakit.hardware.facts import Hardware, TorchBuild
 from lorakit.hardware.files import load, save

@@ -1,4 +1,4 @@
-"""Which card trains: by UUID, never by its number, whatever the environment says (B33, B34, B35)."""
+"""Which card trains: by UUID, never by number, whatever the environment says (B33, B34, B35)."""
 
 from __future__ import annotations
 
@@ -76,12 +76,13 @@ def test_numbers_count_cards_as_cuda_does() -> None:
     assert found.accelerator is not None
     assert found.accelerator.name == found.device == "NVIDIA GeForce GTX 1080 Ti"
     words = [f.what for f in found.findings]
-    assert any("6.0 of 11.0 GiB" in w and "by python (process 2113, 5.5 GiB), Xorg (process 977);" in w for w in words)
+    assert any(
+        "6.0 of 11.0 GiB" in w and "by python (process 2113, 5.5 GiB), Xorg (process 977);" in w
+        for w in words
+    )
     assert any("fastest first" in w and "to mean NVIDIA GeForce GTX 1080 Ti" in w for w in words)
 
-    by_bus = cards(
-        GTX_745, GTX_1080_TI, CUDA_VISIBLE_DEVICES="0", CUDA_DEVICE_ORDER="PCI_BUS_ID"
-    )
+    by_bus = cards(GTX_745, GTX_1080_TI, CUDA_VISIBLE_DEVICES="0", CUDA_DEVICE_ORDER="PCI_BUS_ID")
     assert shown(by_bus) == ["NVIDIA GeForce GTX 745"]
     assert not any("fastest first" in f.what for f in by_bus.findings)
     assert shown(cards(GTX_745, GTX_1080_TI, CUDA_VISIBLE_DEVICES="1")) == shown(by_bus)
