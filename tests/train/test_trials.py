@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from lorakit.train import probe, trials
+from lorakit.train.device import driver_uuid
 
 CPU = torch.device("cpu")
 
@@ -71,7 +72,7 @@ def test_the_kernel_that_serves_is_one_that_works_alone() -> None:
     ],
 )
 def test_uuids_are_written_as_the_driver_does(said: str, wanted: str) -> None:
-    assert probe.driver_uuid(said) == wanted
+    assert driver_uuid(said) == wanted
 
 
 @pytest.mark.slow
