@@ -32,6 +32,9 @@ RunName = Annotated[
 RunsFolder = Annotated[
     Path | None, typer.Option("--runs", metavar="DIR", help="Where runs live.", show_default=False)
 ]
+OnCpu = Annotated[
+    bool, typer.Option("--cpu", help="Train on the CPU on purpose, whatever cards there are.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _debug = False
@@ -89,6 +92,12 @@ def _exit(code: int) -> None:
         except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     sys.exit(int(code))
+
+
+def _on_cpu(wanted: bool) -> None:
+    """For this process, which looks at the machine, and for those that it starts to train."""
+    if wanted:
+        os.environ["LORAKIT_CPU"] = "1"
 
 
 def _version(wanted: bool) -> None:
@@ -153,12 +162,14 @@ def train(
     detach: Annotated[
         bool, typer.Option("--detach", help="Start it and return; see it with watch.")
     ] = False,
+    cpu: OnCpu = False,
     settings: Settings = [],  # noqa: B006
     runs: RunsFolder = None,
 ) -> None:
     """Train a bundle. Ctrl-C stops after the step and saves; again, it aborts."""
     from lorakit.cli import train as command
 
+    _on_cpu(cpu)
     begin = command.resume if resume else command.train
     raise typer.Exit(begin(bundle, settings, runs, detach))
 
@@ -171,6 +182,7 @@ def replay(
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse where anything differs from the lock.")
     ] = False,
+    cpu: OnCpu = False,
     runs: RunsFolder = None,
 ) -> None:
     """Train a bundle again, and say whether it gives the same LoRA.
@@ -180,6 +192,7 @@ def replay(
     """
     from lorakit.cli.replay import replay as command
 
+    _on_cpu(cpu)
     raise typer.Exit(command(source, strict, runs))
 
 
@@ -245,10 +258,16 @@ def sample(
 
 
 @app.command()
-def check(bundle: BundleFile, json: Json = False, settings: Settings = []) -> None:  # noqa: B006
+def check(
+    bundle: BundleFile,
+    json: Json = False,
+    cpu: OnCpu = False,
+    settings: Settings = [],  # noqa: B006
+) -> None:
     """Say all that is wrong or doubtful about a bundle. Loads nothing."""
     from lorakit.cli.check import check as command
 
+    _on_cpu(cpu)
     raise typer.Exit(command(bundle, settings, json))
 
 
