@@ -13,6 +13,9 @@ from lorakit.hardware.detect import detect
 from lorakit.hardware.facts import Accelerator, Hardware, Probe, Tried
 from lorakit.runs.words import UNKNOWN, clean, number
 
+HOLDERS = 5
+"""Processes shown of those that hold memory of a card, the largest."""
+
 
 def hardware(as_json: bool, save: Path | None, probe: bool, compile_too: bool) -> int:
     """Print the facts of this machine, and what is doubtful about it."""
@@ -79,9 +82,12 @@ def _card(card: Accelerator) -> Iterator[str]:
     yield f"card     {', '.join([card.name, f'{free} of {total} free', *filter(None, marks)])}"
     if card.uuid or card.pci:
         yield f"         {'  '.join(filter(None, (card.uuid, card.pci)))}"
-    for process in card.processes:
+    largest = sorted(card.processes, key=lambda p: -(p.memory_gib or 0))
+    for process in largest[:HOLDERS]:
         held = number(process.memory_gib, ".1f", "GiB")
         yield f"         {held} held by process {process.pid} {process.name}".rstrip()
+    if len(largest) > HOLDERS:
+        yield f"         and {len(largest) - HOLDERS} more processes"
 
 
 def _probe(probe: Probe) -> Iterator[str]:

@@ -26,6 +26,9 @@ SECONDS = 60.0
 COMPILE_SECONDS = 300.0
 """How long a process may take; torch.compile alone may need minutes on a busy machine."""
 
+KILL_SECONDS = 5.0
+"""How long it may take to die."""
+
 
 def probe(seconds: float | None = None, compile_too: bool = False, speed: bool = False) -> Probe:
     """What PyTorch says here, within `seconds` for each process. Never raises.
@@ -63,12 +66,22 @@ def _run(words: Sequence[str], seconds: float) -> tuple[str, str]:
     try:
         output, errors = process.communicate(timeout=seconds)
         how = _how(process.returncode, errors)
-    except subprocess.TimeoutExpired:
-        with contextlib.suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)  # with what it has started
-        output, _ = process.communicate()
-        how = f"it said nothing more within {seconds:.0f} s"
+    except subprocess.TimeoutExpired as late:
+        output, how = _killed(process, late), f"it said nothing more within {seconds:.0f} s"
     return output.decode("utf-8", "replace"), how
+
+
+def _killed(process: subprocess.Popen[bytes], late: subprocess.TimeoutExpired) -> bytes:
+    """What a process had printed that is killed now, with what it has started.
+
+    One that waits inside a driver does not even die of that, and is left behind.
+    """
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    try:
+        return process.communicate(timeout=KILL_SECONDS)[0]
+    except subprocess.TimeoutExpired as stuck:
+        return stuck.output or late.output or b""
 
 
 def _how(returncode: int, errors: bytes) -> str:
