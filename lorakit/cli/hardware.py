@@ -33,7 +33,8 @@ def hardware(as_json: bool, save: Path | None, probe: bool, compile_too: bool) -
 
 
 def _probed(found: Hardware, compile_too: bool) -> Hardware:
-    from lorakit.hardware.probe import merged, probe
+    from lorakit.hardware.merge import merged
+    from lorakit.hardware.probe import probe
 
     streams.err("trying PyTorch: this takes some seconds, and minutes with --compile")
     return merged(found, probe(compile_too=compile_too, speed=True), os.environ)

@@ -264,3 +264,14 @@ def test_a_driver_without_an_answer_for_memory_is_no_shared_memory() -> None:
     found = machine(FakeNvml(shy), "cpu", 8, (16, 8), torch("2.11.0+cu128", "12.8"))
     (card,) = found.accelerators
     assert (card.unified, card.memory_total_gib) == (False, None)
+
+
+def test_a_module_that_is_too_old_for_a_question_answers_the_others() -> None:
+    class Old(FakeNvml):
+        def __getattr__(self, name: str) -> object:
+            if name in ("nvmlDeviceGetNumGpuCores", "nvmlDeviceGetMigMode"):
+                raise AttributeError(name)
+            return super().__getattr__(name)
+
+    (card,) = nvml.ask(Old(RTX_4090)).accelerators
+    assert card == nvml.ask(FakeNvml(RTX_4090)).accelerators[0]
