@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from lorakit.bundle.models import PICO, Bundle, OptimizerOptions
 from lorakit.bundle.problems import Problem
 from lorakit.errors import ExitCode
+from lorakit.families.blocks import count, too_many
 from lorakit.planner.disk import needed_bytes
 from lorakit.planner.facts import Facts
 
@@ -201,6 +202,16 @@ def xformers(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
         )
 
 
+def blocks(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """The base has as many blocks as are to recompute."""
+    wanted, base = bundle.memory.checkpointing, facts.base
+    if isinstance(wanted, str) or base is None or base.guessed or not base.unet:
+        return
+    there = count(base.unet)
+    if wanted > there:
+        yield _error("memory.checkpointing", *too_many(wanted, there))
+
+
 def slow(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
     """A base of full size has a card to run on."""
     if bundle.base.model == PICO or not facts.on_cpu:
@@ -286,6 +297,7 @@ RULES: tuple[Rule, ...] = (
     warmup,
     optimizer_options,
     xformers,
+    blocks,
     slow,
     prompts,
     intervals,
