@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+from lorakit import durable
 from lorakit.dataset.buckets import Fit
 from lorakit.errors import ExitCode, LorakitError
 
@@ -70,21 +71,29 @@ def put(path: Path, tensors: dict[str, Tensor], source: str) -> None:
             "Look at it, and remove it if it is damaged; or the base model's VAE is.",
             ExitCode.DATA,
         )
-    part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("wb") as file:
-            file.write(save({k: v.contiguous() for k, v in tensors.items()}))
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        durable.write(path, save({k: v.contiguous() for k, v in tensors.items()}))
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise LorakitError(
             f"The cache cannot be written: {error.strerror or error}, in {path.parent}.",
             "Make room there, or set LORAKIT_CACHE to a folder on another disk.",
             ExitCode.DATA,
         ) from error
+
+
+KINDS = ("latents", "text")
+"""Folders of entries."""
+
+ABANDONED_SECONDS = 3600
+"""Other processes, perhaps on other machines, write entries too: what is younger is left alone."""
+
+
+def sweep(root: Path) -> None:
+    """Remove what killed processes were writing."""
+    for kind in KINDS:
+        for folder in (root / kind).glob("*"):
+            durable.sweep(folder, ABANDONED_SECONDS)
 
 
 class Reader:

@@ -81,6 +81,7 @@ def encode(
     if folder is None:
         raise LorakitError(f"The base model {base.model} is not on this machine.")
     root = cache.place()
+    cache.sweep(root)
 
     captions = sorted({p.caption for p in report.pictures})
     prompts = sorted({*bundle.sample.prompts, bundle.sample.negative})

@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file
 from trainings import changed, trained, watched
 
+from lorakit import durable
 from lorakit.bundle.models import Bundle
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.runs import checkpoints
@@ -227,7 +228,7 @@ def test_a_checkpoint_that_cannot_be_written_is_tried_again(
     def look(event: Event) -> None:
         if isinstance(event, SaveFailed):
             there.append(checkpoints.complete(run))
-            assert not checkpoints.leftovers(run)
+            assert not durable.leftovers(run / checkpoints.FOLDER)
 
     monkeypatch.setattr(files, "write", write)
     log.reactions.append(look)
@@ -320,7 +321,7 @@ def test_what_came_out_before_stays_until_something_better_is_there(
     monkeypatch.setenv("LORAKIT_CACHE", str(tmp_path / "cache"))
     trained(changed(bundle, train={"steps": 9}), run, watched(run))
     assert draw.newest_adapter(run, "tiny") == run / "tiny.safetensors"
-    assert not (run / ".new").exists()
+    assert not durable.leftovers(run)
 
 
 def test_a_stop_before_anything_shows_is_a_stop(
@@ -335,3 +336,22 @@ def test_a_stop_before_anything_shows_is_a_stop(
     assert (ended.outcome, ended.step) == ("stopped", 1)
     assert checkpoints.complete(run) == [1]
     assert ended.files == [] or (run / "tiny.safetensors").is_file()
+
+
+def test_what_killed_writes_left_is_swept(
+    bundle: Bundle, tmp_path: Path, fresh_cache: Path
+) -> None:
+    """In the run, and in the cache, where somebody else may be writing."""
+    run = tmp_path / "run"
+    quick = changed(bundle, train={"steps": 2, "warmup_steps": 0}, sample={"prompts": []})
+    trained(quick, run, watched(run))
+    entry = next(fresh_cache.glob("latents/*/*.safetensors"))
+    old, young = (entry.with_name(f".{n}.part") for n in ("0123", "4567"))
+    swept = [run / ".0.part", run / "checkpoints" / ".step-000009.part", old]
+    (run / "samples" / ".1.part").write_bytes(b"half")
+    for path in (*swept, young):
+        path.write_bytes(b"half")
+    os.utime(old, (1e9, 1e9))
+    trained(changed(quick, train={"steps": 3}), run, watched(run))
+    assert [path for path in (*swept, run / "samples" / ".1.part") if path.exists()] == []
+    assert young.exists()
