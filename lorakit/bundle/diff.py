@@ -120,6 +120,7 @@ def _used(lock: Lock) -> dict[str, Any]:
         **lock.hardware.model_dump(),
         "threads": lock.threads,
         "attention": lock.attention,
+        "attention_kernel": lock.kernel,
     }
 
 

@@ -81,7 +81,10 @@ class Lock(Section):
     """Threads of the CPU: another number of them gives other last digits."""
 
     attention: str
-    """Attention kernel that served."""
+    """Whose attention served: that of PyTorch (sdpa) or xformers."""
+
+    kernel: str = ""
+    """The kernels that PyTorch chose for the attention of this training, such as flash."""
 
     determinism: Literal["bytes", "statistics"]
     """What a replay gives where nothing differs: the same bytes, or the same within noise."""

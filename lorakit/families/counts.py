@@ -25,8 +25,8 @@ def modules(config: Mapping[str, Any], targets: str) -> int:
 def _transformers(config: Mapping[str, Any]) -> list[int]:
     """Blocks in each transformer of a UNet."""
     down, up = config["down_block_types"], config["up_block_types"]
-    layers = _each(config.get("layers_per_block", 2), len(down))
-    depths = _each(config.get("transformer_layers_per_block", 1), len(down))
+    layers = each(config.get("layers_per_block", 2), len(down))
+    depths = each(config.get("transformer_layers_per_block", 1), len(down))
     found: list[int] = []
     for kind, count, depth in zip(down, layers, depths, strict=True):
         found += [depth] * count if "CrossAttn" in kind else []
@@ -37,5 +37,6 @@ def _transformers(config: Mapping[str, Any]) -> list[int]:
     return found
 
 
-def _each(value: Any, count: int) -> list[int]:
+def each(value: Any, count: int) -> list[int]:
+    """What a configuration says once for all levels, or for each."""
     return [value] * count if isinstance(value, int) else list(value)

@@ -32,6 +32,7 @@ from lorakit.errors import ExitCode, LorakitError
 from lorakit.families.base_model import BaseFacts, digest, revision
 from lorakit.families.families import FAMILIES
 from lorakit.runs.events import Log, Noted
+from lorakit.train import attention
 
 LIBRARIES = ("diffusers", "transformers", "peft", "accelerate", "safetensors")
 
@@ -52,6 +53,7 @@ def present(
         settings=settings_digest(bundle),
         threads=torch.get_num_threads(),
         attention=bundle.memory.attention,
+        kernel=attention.kernel(bundle, base, device),
         determinism="bytes" if bytes_follow else "statistics",
         why=(
             "on a CPU the same versions and threads give the same bytes"

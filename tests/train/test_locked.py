@@ -73,6 +73,7 @@ def test_a_run_locks_its_bundle_and_a_second_one_is_the_same(own: Bundle, tmp_pa
     assert then.versions["torch"] == torch.__version__
     assert then.threads == torch.get_num_threads()
     assert (then.determinism, then.hardware.device, then.attention) == ("bytes", "CPU", "sdpa")
+    assert then.kernel == "flash"
     assert [LockedPicture.read(line).name for line in then.dataset.pictures] == [
         f"{n}.png" for n in range(5)
     ]
