@@ -32,7 +32,7 @@ def resume(what: Path, settings: list[str], runs: Path | None, detach: bool) -> 
 
     run, path = _meant(what, runs)
     refuse_running(run)
-    examined = examine(path, settings, runs)
+    examined = examine(path, settings, runs, run.path)
     streams.problems(examined.problems, str(path))
     if examined.bundle is None or examined.exit_code:
         return examined.exit_code

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lorakit.bundle.read import read
+from lorakit.bundle.read import parse, read
 from lorakit.runs import checkpoints
 from lorakit.runs.directory import Run, every, runs_root
 
@@ -88,6 +88,37 @@ def test_a_complete_run_is_said_to_be_complete(
     assert "train.steps  30 -> 40\n" in more.stderr
     assert f"{run.name} goes on after step 30\n" in more.stderr
     assert read(run.bundle).train.steps == 40
+
+
+def test_room_is_asked_for_what_is_still_to_come(
+    dead: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a disk that has room for the rest and not for the whole run again."""
+    from lorakit import survey
+    from lorakit.cli import train
+    from lorakit.planner.disk import Written, needed_bytes
+
+    put(dead, 20)
+    put(dead, 30)
+    save = ["save.every=10", "save.keep=2", "train.steps=40"]
+    wanted = parse(dead.bundle.read_text(), save)
+    rest, whole = (
+        needed_bytes(wanted, None, w) for w in (Written(step=30, checkpoints=2), Written())
+    )
+    assert rest < whole
+    asked: list[Path] = []
+
+    def free(folder: Path) -> int:
+        asked.append(folder)
+        return rest if len(asked) == 1 else rest - 1
+
+    monkeypatch.setattr(survey, "free_bytes", free)
+    monkeypatch.setattr(train, "start", lambda run: 0)
+    assert train.resume(dead.path, save, None, detach=False) == 0
+    assert train.resume(dead.path, save, None, detach=False) == 5
+    said = capsys.readouterr().err
+    assert f"more after step 30, and {(rest - 1) / 2**30:.2f} GiB are free in {dead.path}" in said
+    assert asked == [dead.path, dead.path]
 
 
 def test_what_a_run_was_begun_with_stays(bundle: Path, dead: Run, lorakit: Command) -> None:
