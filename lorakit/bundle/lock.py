@@ -92,6 +92,10 @@ class Lock(Section):
     why: str = ""
     """The reason for it, in words."""
 
+    changed: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Settings that were changed on the way, and after which step. The bundle has them as they were
+    in the end, and a replay has them so from the start."""
+
     versions: Annotated[dict[str, str], Field(default_factory=dict)]
     """Of Python and of the libraries."""
 

@@ -138,7 +138,7 @@ def restore(
             "Put the [train] of the run's bundle back to what it was.",
             ExitCode.DATA,
         ) from error
-    if scaler.is_enabled():
+    if scaler.is_enabled() and found.state["scaler"]:  # none where fp16 comes only now
         scaler.load_state_dict(found.state["scaler"])
 
 

@@ -89,10 +89,13 @@ def begin(
     locked = present(bundle, base, report, device, run.name)
     before = bundle.lock
     if before is not None and resumed:
-        changed = lines(of_locks(before, locked))
-        for line in changed:
+        locked = locked.model_copy(update={"changed": before.changed})
+        for line in before.changed:
+            log.append(Noted(text=f"not as a straight run: {line}"))
+        others = lines(of_locks(before, locked))
+        for line in others:
             log.append(Noted(text=f"not as this run began: {line}", level="warning"))
-        if changed or before.determinism != locked.determinism:
+        if others or before.determinism != locked.determinism:
             why = "the run was resumed under other conditions"
             locked = locked.model_copy(update={"determinism": "statistics", "why": why})
     _write(run, locked, log)

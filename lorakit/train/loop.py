@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -266,7 +267,8 @@ class Training:
                     f"Loss or gradients were not finite in {self._skipped or 'too many'} steps in"
                     f" a row, up to step {self.done}.{never}",
                     "Lower train.learning_rate, or train in fp32 or bf16. Earlier checkpoints are"
-                    " kept.",
+                    f" kept: lorakit train --resume {shlex.quote(str(self._folder))}"
+                    f" --set train.learning_rate={self.bundle.train.learning_rate / 4:.2g}",
                     ExitCode.TRAINING_FAILED,
                 )
 

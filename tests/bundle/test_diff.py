@@ -109,3 +109,7 @@ def test_bytes_are_promised_only_where_nothing_differs_and_both_say_so() -> None
     for then, now in ((LOCK, unsure), (unsure, LOCK)):
         assert promise(then, now, []) == (False, "same bytes promised: no, a GPU")
     assert not promise(LOCK, LOCK, [Difference("threads", 1, 2)])[0]
+    bent = LOCK.model_copy(update={"changed": ("train.steps  1 -> 2, after step 1",)})
+    said = "same bytes promised: no, changed on the way: train.steps  1 -> 2, after step 1"
+    for then, now in ((LOCK, bent), (bent, LOCK)):
+        assert promise(then, now, []) == (False, said)

@@ -15,10 +15,24 @@ from safetensors.torch import load_file
 from trainings import changed, trained, watched
 
 from lorakit import durable
+from lorakit.bundle.diff import promise
 from lorakit.bundle.models import Bundle
+from lorakit.bundle.read import parse, read
+from lorakit.bundle.write import write
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.runs import checkpoints
-from lorakit.runs.events import Event, Finished, Noted, Resumed, Sampled, Saved, SaveFailed
+from lorakit.runs.directory import Run
+from lorakit.runs.events import (
+    Event,
+    Finished,
+    Noted,
+    Resumed,
+    Sampled,
+    Saved,
+    SaveFailed,
+    Stepped,
+)
+from lorakit.runs.resume import adopt
 from lorakit.runs.state import replay
 from lorakit.train import draw, loop
 from lorakit.train.adapters import files
@@ -355,3 +369,47 @@ def test_what_killed_writes_left_is_swept(
     trained(changed(quick, train={"steps": 3}), run, watched(run))
     assert [path for path in (*swept, run / "samples" / ".1.part") if path.exists()] == []
     assert young.exists()
+
+
+def test_a_learning_rate_that_is_changed_on_the_way(bundle: Bundle, tmp_path: Path) -> None:
+    """The run is another than a straight one from there on, and its lock and its log say so; a
+    precision that scales the loss begins to only now."""
+    run = Run(tmp_path / "run")
+    quick = changed(
+        bundle,
+        train={"steps": 2, "schedule": "constant"},
+        sample={"prompts": []},
+        save={"every": 2},
+    )
+    log = watched(run.path)
+    write(run.bundle, quick)
+    trained(quick, run.path, log)
+    then = read(run.bundle).lock
+    settings = ["train.learning_rate=1e-3", "train.steps=4", "train.precision=fp16"]
+    wanted = parse(run.bundle.read_text(), settings)
+    adopt(run, wanted, settings, 2)
+    log = watched(run.path)
+    trained(read(run.bundle), run.path, log)
+    lock = read(run.bundle).lock
+    assert then is not None
+    assert lock is not None
+    assert (lock.determinism, lock.why) == (then.determinism, then.why)
+    assert lock.changed == (
+        "train.learning_rate  0.01 -> 0.001, after step 2",
+        'train.precision  "fp32" -> "fp16", after step 2',
+    )
+    said = [e.text for e in log.of(Noted)]
+    assert f"not as a straight run: {lock.changed[0]}" in said
+    assert not any("not as this run began" in text for text in said)
+    assert {e.learning_rate for e in log.of(Stepped)} == {1e-3}
+    state = json.loads((run.path / "checkpoints" / "step-000004" / "state.json").read_text())
+    assert state["scaler"]["scale"] > 0
+
+    again = trained(
+        wanted.model_copy(update={"lock": None}),
+        tmp_path / "straight",
+        watched(tmp_path / "straight"),
+    )
+    assert lock.result is not None
+    assert again.digest != lock.result.digest
+    assert not promise(lock, then, [])[0]
