@@ -49,7 +49,7 @@ def replay(name: str, strict: bool, runs: Path | None, detach: bool = False) -> 
         return begin(create(bundle, root, source.folder))
 
     streams.err("looking at what is here: versions, pictures, base ...")
-    now = present(absolute(bundle, source.folder))
+    now = present(absolute(bundle, source.folder), anew=strict)
     home = original(source, then, root)
     found = diff.of_locks(then, now)
     lines = diff.lines(found, None if strict else diff.PICTURES)
@@ -81,16 +81,18 @@ def original(source: Given, then: Lock, root: Path) -> Run | None:
     return named if named and wanted and result_of(named).digest == wanted else None
 
 
-def present(bundle: Bundle) -> Lock:
+def present(bundle: Bundle, anew: bool) -> Lock:
     """What a training of this bundle would use here; a process of its own finds it out.
 
-    Its paths are absolute. Raises LorakitError where that process fails.
+    Its paths are absolute; `anew`: no digest of the base is taken from the cache. Raises
+    LorakitError where that process fails.
     """
     with tempfile.TemporaryDirectory(prefix="lorakit-") as folder:
         file = Path(folder) / "bundle.toml"
         write(file, bundle)
+        command = [*LOCK, str(file), *(["--anew"] if anew else [])]
         told = subprocess.run(
-            [*LOCK, str(file)], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False
+            command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False
         )
     try:
         return Lock.model_validate_json(told.stdout)

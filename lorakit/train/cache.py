@@ -7,10 +7,8 @@ entry is named by everything it depends on; it is complete or absent, and never 
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 
-import platformdirs
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
@@ -19,15 +17,10 @@ from torch import Tensor
 from lorakit import durable
 from lorakit.dataset.buckets import Fit
 from lorakit.errors import ExitCode, LorakitError
+from lorakit.families import digests
 
 MEMORY_BYTES = 4 * 2**30
 """Entries are kept in memory up to this size; beyond it they are read for each step."""
-
-
-def place() -> Path:
-    """`$LORAKIT_CACHE`, or the system's place for caches."""
-    given = os.environ.get("LORAKIT_CACHE")
-    return Path(given) if given else Path(platformdirs.user_cache_dir("lorakit"))
 
 
 def encoder_id(digest: str, device: torch.device) -> str:
@@ -82,18 +75,14 @@ def put(path: Path, tensors: dict[str, Tensor], source: str) -> None:
         ) from error
 
 
-KINDS = ("latents", "text")
-"""Folders of entries."""
-
 ABANDONED_SECONDS = 3600
 """Other processes, perhaps on other machines, write entries too: what is younger is left alone."""
 
 
 def sweep(root: Path) -> None:
-    """Remove what killed processes were writing."""
-    for kind in KINDS:
-        for folder in (root / kind).glob("*"):
-            durable.sweep(folder, ABANDONED_SECONDS)
+    """Remove what killed processes were writing, digests of files among it."""
+    for folder in (root / digests.FOLDER, *root.glob("latents/*"), *root.glob("text/*")):
+        durable.sweep(folder, ABANDONED_SECONDS)
 
 
 class Reader:

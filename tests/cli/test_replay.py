@@ -56,6 +56,7 @@ def test_nothing_differs(locked: Path, lorakit: Command, the_run: Callable[[], R
     ended = lorakit("replay", locked, "--strict")
     assert ended.returncode == 0, ended.stderr
     assert "same bytes promised: yes, so it is on a CPU\n" in ended.stderr
+    assert "\n--anew\n" in ended.stderr
     assert f"replay: the same LoRA: digest {'ab' * 32}\n" in ended.stdout
     run = the_run()
     waiting, then = read(run.bundle).lock, read(run.original).lock
