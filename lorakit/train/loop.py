@@ -28,6 +28,7 @@ from lorakit.train.batches import Batches
 from lorakit.train.control import Control
 from lorakit.train.families.stable_diffusion import DTYPES, StableDiffusion
 from lorakit.train.moving import Moving
+from lorakit.train.neighbours import Neighbours
 from lorakit.train.objective import Objective
 from lorakit.train.report import Report
 from lorakit.train.sample import Samples
@@ -47,6 +48,7 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
 
     Raises LorakitError for everything that a person can mend.
     """
+    neighbours = Neighbours()
     family, facts = family_of(bundle), FAMILIES[bundle.base.family]
     dtype = DTYPES[bundle.train.precision]
 
@@ -97,6 +99,9 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
     notes = metadata.Notes.of(bundle, facts, base, report, per_epoch, model.optimizer, run)
     training = Training(bundle, run, log, control, model, batches, family, unet, notes)
     _check_room(run, training, bundle)
+    crowded = neighbours.warning(torch.get_num_threads()) if where.type == "cpu" else ""
+    if crowded:
+        log.append(Noted(text=crowded, level="warning"))
 
     samples = Samples(run, bundle.sample, painter, log)
     alike = start is not None and start.state["samples"] == samples.drawing
