@@ -171,6 +171,9 @@ def replay(
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse where anything differs from the lock.")
     ] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Start it and return; watch says how it ended.")
+    ] = False,
     runs: RunsFolder = None,
 ) -> None:
     """Train a bundle again, and say whether it gives the same LoRA.
@@ -180,7 +183,7 @@ def replay(
     """
     from lorakit.cli.replay import replay as command
 
-    raise typer.Exit(command(source, strict, runs))
+    raise typer.Exit(command(source, strict, runs, detach))
 
 
 @app.command()

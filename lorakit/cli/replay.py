@@ -17,7 +17,7 @@ from lorakit.bundle.write import write
 from lorakit.cli import streams
 from lorakit.cli.examined import judge
 from lorakit.cli.given import Given, given
-from lorakit.cli.train import start
+from lorakit.cli.train import start, start_detached
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.runs.compare import result_of
 from lorakit.runs.directory import Run, create, every, runs_root
@@ -27,8 +27,12 @@ LOCK: tuple[str, ...] = (sys.executable, "-P", "-m", "lorakit.train.lock")
 """The command that says what a training would use here, before the bundle."""
 
 
-def replay(name: str, strict: bool, runs: Path | None) -> int:
-    """Train a bundle or a run again: say what differs from its lock first, and how it ended."""
+def replay(name: str, strict: bool, runs: Path | None, detach: bool = False) -> int:
+    """Train a bundle or a run again: say what differs from its lock first, and how it ended.
+
+    Detached, the one who watches its end is told how it ended.
+    """
+    begin = start_detached if detach else start
     root = runs_root(runs)
     source = given(name, root)
     then, bundle = source.bundle.lock, pinned(source.bundle)
@@ -42,10 +46,10 @@ def replay(name: str, strict: bool, runs: Path | None) -> int:
     if errors := [p for p in problems if p.severity == "error"]:
         return errors[0].code
     if then is None:
-        return start(create(bundle, root, source.folder))
+        return begin(create(bundle, root, source.folder))
 
     streams.err("looking at what is here: versions, pictures, base ...")
-    now = present(absolute(bundle, source.folder))
+    now = present(absolute(bundle, source.folder), anew=strict)
     home = original(source, then, root)
     found = diff.of_locks(then, now)
     lines = diff.lines(found, None if strict else diff.PICTURES)
@@ -65,7 +69,7 @@ def replay(name: str, strict: bool, runs: Path | None) -> int:
     waiting = bundle.model_copy(update={"lock": then.model_copy(update={"result": None})})
     kept = then.model_copy(update={"run": str(home.path) if home else ""})
     repeated = source.bundle.model_copy(update={"lock": kept})
-    return start(create(waiting, root, source.folder, original=repeated))
+    return begin(create(waiting, root, source.folder, original=repeated))
 
 
 def original(source: Given, then: Lock, root: Path) -> Run | None:
@@ -77,16 +81,18 @@ def original(source: Given, then: Lock, root: Path) -> Run | None:
     return named if named and wanted and result_of(named).digest == wanted else None
 
 
-def present(bundle: Bundle) -> Lock:
+def present(bundle: Bundle, anew: bool) -> Lock:
     """What a training of this bundle would use here; a process of its own finds it out.
 
-    Its paths are absolute. Raises LorakitError where that process fails.
+    Its paths are absolute; `anew`: no digest of the base is taken from the cache. Raises
+    LorakitError where that process fails.
     """
     with tempfile.TemporaryDirectory(prefix="lorakit-") as folder:
         file = Path(folder) / "bundle.toml"
         write(file, bundle)
+        command = [*LOCK, str(file), *(["--anew"] if anew else [])]
         told = subprocess.run(
-            [*LOCK, str(file)], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False
+            command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False
         )
     try:
         return Lock.model_validate_json(told.stdout)

@@ -32,7 +32,7 @@ def resume(what: Path, settings: list[str], runs: Path | None, detach: bool) -> 
 
     run, path = _meant(what, runs)
     refuse_running(run)
-    examined = examine(path, settings, runs)
+    examined = examine(path, settings, runs, run.path)
     streams.problems(examined.problems, str(path))
     if examined.bundle is None or examined.exit_code:
         return examined.exit_code
@@ -45,9 +45,10 @@ def resume(what: Path, settings: list[str], runs: Path | None, detach: bool) -> 
         streams.out(*ending(run, state))
         return 0
     found = checkpoints.start(run.path, bundle.train.steps)
-    said = [f"skipped {line}" for line in found.skipped] + adopt(run, bundle)
-    if found.newest:
-        said.append(f"{run.name} goes on after step {found.newest.step}")
+    after = found.newest.step if found.newest else 0
+    said = [f"skipped {line}" for line in found.skipped] + adopt(run, bundle, settings, after)
+    if after:
+        said.append(f"{run.name} goes on after step {after}")
     else:
         said.append(f"{run.name} has no checkpoint yet: it begins at its first step again")
     streams.err(*map(clean, said))

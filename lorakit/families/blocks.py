@@ -103,10 +103,10 @@ def stages(config: Mapping[str, Any]) -> list[Stage]:
     """What a UNet with this configuration is made of, in the order in which it computes."""
     widths: list[int] = list(config["block_out_channels"])
     last = len(widths) - 1
-    layers = _each(config.get("layers_per_block", 2), len(widths))
-    depths = _each(config.get("transformer_layers_per_block", 1), len(widths))
+    layers = each(config.get("layers_per_block", 2), len(widths))
+    depths = each(config.get("transformer_layers_per_block", 1), len(widths))
     rising = config.get("reverse_transformer_layers_per_block") or depths[::-1]
-    contexts = _each(config["cross_attention_dim"], len(widths))
+    contexts = each(config["cross_attention_dim"], len(widths))
 
     def stage(name: str, kind: str, level: int, ins: list[int], depth: Any, more: bool) -> Stage:
         transformers = max(len(ins) - (name == "mid_block"), 0)
@@ -114,7 +114,7 @@ def stages(config: Mapping[str, Any]) -> list[Stage]:
             name=name,
             level=level,
             resnets=tuple((width, widths[level]) for width in ins),
-            depths=tuple(_each(depth, transformers)) if "CrossAttn" in kind else (),
+            depths=tuple(each(depth, transformers)) if "CrossAttn" in kind else (),
             context=contexts[level],
             sampled=more,
         )
@@ -196,5 +196,6 @@ def _transformer(
     return _Work(whole, again, kept, name, "transformer", level)
 
 
-def _each(value: Any, count: int) -> list[Any]:
+def each(value: Any, count: int) -> list[Any]:
+    """What a configuration says once for all, or for each."""
     return list(value) if isinstance(value, list | tuple) else [value] * count

@@ -277,12 +277,14 @@ def intervals(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
 
 def disk(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
     """The disk has room for the run."""
-    free, needed = facts.disk_free_bytes, needed_bytes(bundle, facts.base)
+    free = facts.disk_free_bytes
+    needed = needed_bytes(bundle, facts.base, facts.written)
+    more = f" more after step {facts.written.step}" if facts.written.step else ""
     if free is not None and needed > free:
         yield _error(
             "save.keep",
-            f"The run needs up to {needed / GIB:.2f} GiB, and {free / GIB:.2f} GiB are free in "
-            f"{facts.runs_folder or 'the folder of runs'}.",
+            f"The run needs up to {needed / GIB:.2f} GiB{more}, and {free / GIB:.2f} GiB are free "
+            f"in {facts.runs_folder or 'the folder of runs'}.",
             "Make room, lower save.keep, or let runs live elsewhere: LORAKIT_RUNS or --runs.",
             ExitCode.DATA,
         )

@@ -16,10 +16,10 @@ import time
 from pathlib import Path
 from typing import IO
 
-from lorakit import __version__
+from lorakit import __version__, durable
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.runs.control import myself
-from lorakit.runs.directory import Run, replace_text
+from lorakit.runs.directory import Run
 from lorakit.runs.events import Doing, Failed, Log, Tail
 from lorakit.runs.identity import identify
 from lorakit.runs.state import RunState, replay
@@ -76,7 +76,7 @@ def launch(run: Run) -> subprocess.Popen[bytes]:
         "python": platform.python_version(),
         "argv": command,
     }
-    replace_text(run.path / "run.json", json.dumps(facts, indent=2) + "\n")
+    durable.write(run.path / "run.json", f"{json.dumps(facts, indent=2)}\n".encode())
     return process
 
 
