@@ -21,6 +21,7 @@ from lorakit.cli.train import start, start_detached
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.runs.compare import result_of
 from lorakit.runs.directory import Run, create, every, runs_root
+from lorakit.runs.launch import environment
 from lorakit.runs.words import clean
 
 LOCK: tuple[str, ...] = (sys.executable, "-P", "-m", "lorakit.train.lock")
@@ -92,7 +93,11 @@ def present(bundle: Bundle, anew: bool) -> Lock:
         write(file, bundle)
         command = [*LOCK, str(file), *(["--anew"] if anew else [])]
         told = subprocess.run(
-            command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False
+            command,
+            stdout=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            env=environment(),
+            check=False,
         )
     try:
         return Lock.model_validate_json(told.stdout)
