@@ -77,7 +77,7 @@ class TorchBuild:
 class Speed:
     """How fast a device works, as measured by `python -m lorakit.train.probe` or as published."""
 
-    tflops: dict[str, float]
+    tflops: dict[str, float] = field(default_factory=dict)
     """Large matrix products by precision (`fp32`, `fp16`, `bf16`), in 10^12 operations a second."""
     bandwidth_gb_s: float
     """Memory read and written by a large copy, in 10^9 bytes a second."""
