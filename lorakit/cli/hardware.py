@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lorakit.cli import streams
+from lorakit.cli.machine import believed
 from lorakit.errors import LorakitError
 from lorakit.hardware.detect import detect
 from lorakit.hardware.facts import Accelerator, Hardware
 from lorakit.runs.words import UNKNOWN, clean, number
 
 
-def hardware(as_json: bool, save: Path | None) -> int:
-    """Print the facts of this machine, and what is doubtful about it."""
-    found = detect()
+def hardware(as_json: bool, save: Path | None, machine: Path | None) -> int:
+    """Print the facts of this machine or of one in a file, and what is doubtful about it."""
+    found = believed(machine) or detect()
     if save is not None:
         _save(found, save)
     if as_json:

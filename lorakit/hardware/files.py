@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -45,6 +46,10 @@ def load(path: Path) -> Hardware:
         raise LorakitError(
             f"The machine file {path} does not say schema = {SCHEMA}.",
             "Write it again with lorakit hardware --save.",
+        )
+    if raw.keys().isdisjoint(field.name for field in dataclasses.fields(Hardware)):
+        raise LorakitError(
+            f"The file {path} holds no machine.", "lorakit hardware --save FILE writes one."
         )
     try:
         return _adapter().validate_python(raw)
