@@ -283,12 +283,18 @@ def hardware(
     save: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write it to a file, for a report.")
     ] = None,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Try PyTorch too, in a process of its own.")
+    ] = False,
+    compile_too: Annotated[
+        bool, typer.Option("--compile", help="Try torch.compile as well, which takes long.")
+    ] = False,
     machine: MachineFile = None,
 ) -> None:
     """Say what this machine is, or one in a file."""
     from lorakit.cli.hardware import hardware as command
 
-    raise typer.Exit(command(json, save, machine))
+    raise typer.Exit(command(json, save, machine, probe, compile_too))
 
 
 @app.command()

@@ -21,6 +21,7 @@ from lorakit.hardware import nvml
 from lorakit.hardware.detect import assemble
 from lorakit.hardware.facts import Accelerator, Hardware, Probe, Speed, TorchBuild, Tried
 from lorakit.hardware.files import save
+from lorakit.hardware.machine import NvidiaSigns
 
 FOLDER = Path(__file__).resolve().parent.parent / "data" / "hardware"
 
@@ -79,7 +80,7 @@ class Slot:
 
     def answers(self, seed: str) -> dict[str, Any]:
         """What NVML says of it."""
-        given = card(
+        return card(
             self.card.name,
             f"GPU-{uuid_of(seed + self.bus)}",
             self.card.capability,
@@ -87,15 +88,9 @@ class Slot:
             self.used_mib * MIB,
             self.card.watts * 1000 if self.limit else UNSUPPORTED,
             self.processes,
+            bus=f"00000000:{self.bus}".upper(),
+            display=int(self.screen),
         )
-        place = f"00000000:{self.bus}".upper()
-        return {
-            **given,
-            "PciInfo": SimpleNamespace(busId=place, busIdLegacy=f"0000:{self.bus}".upper()),
-            "DisplayActive": int(self.screen),
-            "DisplayMode": int(self.screen),
-            "MigMode": UNSUPPORTED,
-        }
 
 
 def _slot(name: str, used_mib: int, screen: bool, **more: Any) -> Slot:
@@ -127,9 +122,7 @@ class Row:
             driver=self.driver[0],
             cuda=self.driver[1],
         )
-        answer = nvml.ask(fake)
-        cards = zip(answer.accelerators, self.slots, strict=True)
-        answer = dataclasses.replace(answer, accelerators=tuple(_whole(c, s) for c, s in cards))
+        answer = nvml.ask(fake, NvidiaSigns(on_bus=True, wsl=self.system == WSL), _name)
         host = _host(self.system, self.cpu, self.threads, self.ram, self.torch)
         found = assemble(host, answer, (), self.environ)
         if self.torch is None or self.torch.cuda is None:
@@ -142,14 +135,8 @@ class Row:
         return _tried(found, *tried, kernels=CUDA[self.torch.cuda])
 
 
-def _whole(known: Accelerator, slot: Slot) -> Accelerator:
-    """With what the driver says and lorakit does not ask for yet."""
-    return dataclasses.replace(
-        known,
-        pci=known.pci or f"0000:{slot.bus}",
-        architecture=known.architecture or slot.card.architecture,
-        display=slot.screen if known.display is None else known.display,
-    )
+def _name(pid: int) -> str:
+    return "python3" if pid == OTHER else ""
 
 
 def _host(
@@ -182,6 +169,7 @@ def _device(
         architecture=seen.architecture,
         memory_total_gib=model.torch_gib,
         memory_free_gib=max(0.0, min(model.torch_gib, seen.memory_total_gib or 0) - held),
+        integrated=seen.integrated,
         failure=failure,
     )
     if failure:
@@ -208,6 +196,9 @@ def _cpu(tflops: float = 0.9, bandwidth_gb_s: float = 40) -> Tried:
 def _tried(machine: Hardware, *devices: Tried, kernels: tuple[str, ...] = ()) -> Hardware:
     return dataclasses.replace(machine, probe=Probe(devices=devices, architectures=kernels))
 
+
+OTHER = 48_211
+"""A process that holds memory."""
 
 INVALID = "HIP error: invalid device function"
 NO_IMAGE = "CUDA error: no kernel image is available for execution on the device"
@@ -296,7 +287,7 @@ NVIDIA_MACHINES = {
         modules=ALL),
     "rtx4090-shared": Row(
         slots=(_slot("4090", 14_913, False, bus="81:00.0",
-                     processes=((48_211, 14_470 * MIB),)),),
+                     processes=((OTHER, 14_470 * MIB),)),),
         cpu=EPYC, threads=32, ram=(251.6, 190.0), driver=("570.195.03", 12080), torch=CU128,
         modules=ALL),
     "t4-container": Row(
@@ -313,24 +304,26 @@ NVIDIA_MACHINES = {
 
 
 def mig() -> Hardware:
-    """A seventh of an H100: NVML gives each part a name and a UUID of its own."""
-    model, whole = CARDS["h100-1g"], CARDS["h100"]
-    part = Accelerator(
-        kind="cuda",
-        name=model.name,
-        uuid=f"MIG-{uuid_of('h100-mig')}",
-        pci="0000:19:00.0",
-        architecture=model.architecture,
-        memory_total_gib=model.mib / 1024,
-        memory_free_gib=(model.mib - 15) / 1024,
-        display=False,
-        capability=model.capability,
-        power_limit_w=float(whole.watts),
-    )
-    host = _host(UBUNTU_22, XEON, 8, (62.8, 60.1), CU128)
-    answer = nvml.Answer(accelerators=(part,), driver="570.195.03", driver_cuda="12.8")
-    device = _device(part, model, 5.5, COMPILES)
-    return _tried(assemble(host, answer, (), {}), device, kernels=CUDA["12.8"])
+    """A seventh of an H100 as NVML tells it: what the part does not answer, the whole card does."""
+    model = CARDS["h100-1g"]
+    total, used = model.mib * MIB, 15 * MIB
+    whole = {
+        **_slot("h100", 4, False, bus="19:00.0").answers("h100-mig"),
+        "MigMode": [1, 1],
+        "MaxMigDeviceCount": 7,
+        "parts": [
+            {
+                "Name": model.name,
+                "UUID": f"MIG-{uuid_of('h100-mig')}",
+                "MemoryInfo": SimpleNamespace(total=total, used=used, free=total - used),
+                "ComputeRunningProcesses": [],
+            }
+        ],
+    }
+    answer = nvml.ask(FakeNvml(whole, driver="570.195.03", cuda=12080))
+    found = assemble(_host(UBUNTU_22, XEON, 8, (62.8, 60.1), CU128), answer, (), {})
+    device = _device(found.accelerators[0], model, 5.5, COMPILES)
+    return _tried(found, device, kernels=CUDA["12.8"])
 
 
 def driver_updated() -> Hardware:
@@ -487,47 +480,39 @@ def arc() -> Hardware:
             tflops={"fp32": 10.3, "fp16": 81.6, "bf16": 81.6}, bandwidth_gb_s=388, launch_us=11.0
         ),
     )
-    host = _host(UBUNTU_24, "Intel(R) Core(TM) i5-14600K", 20, (31.1, 25.0), torch("2.13.0+xpu"))
+    host = _host(
+        UBUNTU_24,
+        "Intel(R) Core(TM) i5-14600K",
+        20,
+        (31.1, 25.0),
+        TorchBuild(version="2.13.0+xpu", xpu="20250302"),
+    )
     return _tried(dataclasses.replace(host, accelerators=(seen,)), device, _cpu(1.1, 60))
 
 
-def recorded(
-    name: str, *places: tuple[str, str, bool], launch_us: float, modules: dict[str, str]
-) -> Hardware:
-    """One of the recorded machines, with each card's model, place on the bus and screen."""
+def recorded(name: str, *models: str, launch_us: float, modules: dict[str, str]) -> Hardware:
+    """One of the recorded machines, with the model of each card."""
     found = RECORDED[name]
-    slots = [_slot(model, 0, screen, bus=bus) for model, bus, screen in places]
-    cards = tuple(_whole(a, s) for a, s in zip(found.accelerators, slots, strict=True))
-    found = dataclasses.replace(found, accelerators=cards)
     assert found.torch is not None
     if found.torch.cuda is None:
         return _tried(found, _cpu())
     devices = [
-        _device(a, s.card, launch_us, modules)
-        for a, s in zip(cards, slots, strict=True)
+        _device(a, CARDS[model], launch_us, modules)
+        for a, model in zip(found.accelerators, models, strict=True)
         if a.visible
     ]
     return _tried(found, *devices, kernels=CUDA[found.torch.cuda])
-
-
-GEFORCE = ("4090", "01:00.0", True)
 
 
 def machines() -> dict[str, Hardware]:
     """All of them, by the name of the file."""
     return {
         "cpu-only": _tried(RECORDED["cpu-only"], _cpu(0.15, 12)),
-        "rtx4090": recorded("rtx4090", GEFORCE, launch_us=4.5, modules=ALL),
-        "rtx4090-cpu-torch": recorded("rtx4090-cpu-torch", GEFORCE, launch_us=4.5, modules={}),
-        "t4": recorded("t4", ("t4", "00:04.0", False), launch_us=10.0, modules={}),
-        "gb10": recorded("gb10", ("gb10", "01:00.0", True), launch_us=6.0, modules=COMPILES),
-        "two-cards": recorded(
-            "two-cards",
-            ("745", "01:00.0", True),
-            ("1080ti", "02:00.0", False),
-            launch_us=9.0,
-            modules=TOO_OLD,
-        ),
+        "rtx4090": recorded("rtx4090", "4090", launch_us=4.5, modules=ALL),
+        "rtx4090-cpu-torch": recorded("rtx4090-cpu-torch", "4090", launch_us=4.5, modules={}),
+        "t4": recorded("t4", "t4", launch_us=10.0, modules={}),
+        "gb10": recorded("gb10", "gb10", launch_us=6.0, modules=COMPILES),
+        "two-cards": recorded("two-cards", "745", "1080ti", launch_us=9.0, modules=TOO_OLD),
         "h100-mig": mig(),
         "driver-updated": driver_updated(),
         **{name: row.machine(name) for name, row in NVIDIA_MACHINES.items()},
