@@ -298,6 +298,29 @@ def hardware(
 
 
 @app.command()
+def doctor(
+    bundle: Annotated[
+        Path | None,
+        typer.Argument(metavar="[BUNDLE]", help="Say too whether this bundle can be trained."),
+    ] = None,
+    json: Json = False,
+    settings: Settings = [],  # noqa: B006
+    probe: Annotated[
+        bool, typer.Option("--probe/--no-probe", help="Try PyTorch, in a process of its own.")
+    ] = True,
+    runs: RunsFolder = None,
+    machine: MachineFile = None,
+) -> None:
+    """Say what stands in the way of a training here, and what cures it.
+
+    The exit code is 3 where nothing can be trained, or not this bundle.
+    """
+    from lorakit.cli.doctor import doctor as command
+
+    raise typer.Exit(command(bundle, settings, runs, machine, probe, json))
+
+
+@app.command()
 def presets(
     name: Annotated[str | None, typer.Argument(help="Show the settings of this one.")] = None,
     json: Json = False,

@@ -21,8 +21,8 @@ from recorded_machines import (
     torch,
 )
 
-from lorakit.hardware import nvml
 from lorakit.hardware import machine as host
+from lorakit.hardware import nvml
 from lorakit.hardware.detect import detect
 from lorakit.hardware.facts import Hardware, TorchBuild
 from lorakit.hardware.torch_build import build
