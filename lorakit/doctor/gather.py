@@ -73,8 +73,7 @@ def _requirements() -> tuple[tuple[str, ...], str]:
     except importlib.metadata.PackageNotFoundError:
         return (), ""
     needs = [need for need in own.requires or () if "extra ==" not in need]
-    python = own.metadata["Requires-Python"] if "Requires-Python" in own.metadata else ""
-    return tuple(needs), python
+    return tuple(needs), str(own.metadata.json.get("requires_python", ""))
 
 
 def _versions(needs: list[str]) -> dict[str, str]:

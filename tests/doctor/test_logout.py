@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lorakit.doctor.logout import Logind, Login, answered, check, configured, parse, unit
+from lorakit.doctor.logout import Login, Logind, answered, check, configured, parse, unit
 
 LOGIND = Path(__file__).parents[1] / "data" / "logind"
 

@@ -62,6 +62,15 @@ class Card:
             return "cudnn"
         return "flash" if self.capability >= (8, 0) else "efficient"
 
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """Those for attention that work, the one that PyTorch takes among them."""
+        if self.architecture.startswith("gfx"):
+            return ("flash", "efficient", "math")
+        if self.capability >= (8, 0):
+            return ("flash", "efficient", "cudnn", "math")
+        return ("efficient", "math")
+
     def speed(self, launch_us: float) -> Speed:
         """Measured by large products and a large copy, in a machine that starts work so fast."""
         kind = "rocm" if self.architecture.startswith("gfx") else "cuda"

@@ -178,6 +178,7 @@ def _device(
         plain,
         precisions=model.precisions,
         attention=model.attention,
+        kernels=model.kernels,
         modules=modules,
         speed=model.speed(launch_us),
     )
@@ -189,6 +190,7 @@ def _cpu(tflops: float = 0.9, bandwidth_gb_s: float = 40) -> Tried:
         name="CPU",
         precisions=("fp32", "fp16", "bf16"),
         attention="flash",
+        kernels=("flash", "math"),
         speed=Speed(tflops={"fp32": tflops}, bandwidth_gb_s=bandwidth_gb_s, launch_us=2.0),
     )
 
@@ -405,7 +407,7 @@ def amd_machines() -> dict[str, Hardware]:
             failures={"gfx1036": INVALID},
         ),
         "strix-halo": _amd(
-            _host(ARCH, "AMD RYZEN AI MAX+ 395 w/ Radeon 8060S", 32, (62.5, 54.8), ROCM71),
+            _host(ARCH, "AMD RYZEN AI MAX+ 395 w/ Radeon 8060S", 32, (125.0, 110.3), ROCM71),
             _radeon("8060s", 980, "0000:c3:00.0", True, integrated=True, unified=True),
             kernels=ROCM_7,
             modules={"compile": ""},
@@ -440,6 +442,7 @@ def apple() -> Hardware:
         memory_free_gib=31.4,
         precisions=("fp32", "fp16", "bf16"),
         attention="math",
+        kernels=("math",),
         speed=Speed(
             tflops={
                 "fp32": round(14.2 * fp32, 1),
@@ -476,6 +479,7 @@ def arc() -> Hardware:
         memory_free_gib=10.914,
         precisions=("fp32", "fp16", "bf16"),
         attention="flash",
+        kernels=("flash", "math"),
         speed=Speed(
             tflops={"fp32": 10.3, "fp16": 81.6, "bf16": 81.6}, bandwidth_gb_s=388, launch_us=11.0
         ),
