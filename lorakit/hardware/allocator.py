@@ -49,9 +49,10 @@ def faults(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         value = environ.get(name)
         if value is None:
             continue
-        mended = ",".join(_mended(part) for part in _parts(value))
-        if mended != re.sub(r"\s", "", value).strip(","):
-            yield name, mended
+        parts = _parts(value)
+        mended = [_mended(part) for part in parts]
+        if mended != parts:
+            yield name, ",".join(mended)
 
 
 def _parts(value: str) -> list[str]:

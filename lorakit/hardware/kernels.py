@@ -17,8 +17,9 @@ def served(architecture: str, known: Sequence[str]) -> bool:
     if not architecture or not known:
         return True
     if architecture.startswith("gfx"):
-        generic = f"{architecture[:-2]}-generic"
-        return not {architecture, generic}.isdisjoint(map(plain, known))
+        major, minor = architecture[:-2], architecture[-2]
+        names = {architecture, f"{major}-generic", f"{major}-{minor}-generic"}
+        return not names.isdisjoint(map(plain, known))
     found = re.fullmatch(r"sm_(\d+)", architecture)
     return found is None or any(_runs(int(found[1]), name) for name in known)
 

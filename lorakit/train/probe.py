@@ -36,7 +36,6 @@ def main(argv: list[str], out: TextIO) -> int:
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--speed", action="store_true")
     asked = parser.parse_args(argv)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is expected, its memory is not
 
     def say(**told: Any) -> None:
         print(json.dumps(told), file=out, flush=True)
@@ -212,5 +211,6 @@ def _own_output() -> TextIO:
 
 
 if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is expected, its memory is not
     code = main(sys.argv[1:], _own_output())
     os._exit(code)  # tearing down a driver that misbehaves may crash or hang

@@ -1,4 +1,4 @@
-"""Which card trains: by UUID, never by its number, whatever the environment says (B33, B34, B35)."""
+"""Which card trains: by UUID, never by number, whatever the environment says (B33, B34, B35)."""
 
 from __future__ import annotations
 
