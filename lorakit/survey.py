@@ -60,7 +60,7 @@ def survey(
         disk_free_bytes=free_bytes(folder),
         runs_folder=str(folder),
         written=_written(run) if run else NOTHING,
-        modules=frozenset(m for m in OPTIONAL if importlib.util.find_spec(m)),
+        modules=_modules(hardware),
         offline=_is_true(os.environ.get("HF_HUB_OFFLINE", "")),
         prompt_tokens=tuple(
             counter.measure(prompt).tokens if counter else None for prompt in bundle.sample.prompts
@@ -83,6 +83,14 @@ def free_bytes(folder: Path) -> int | None:
         return shutil.disk_usage(there).free if there else None
     except OSError:
         return None
+
+
+def _modules(hardware: Hardware | None) -> frozenset[str]:
+    """Optional modules: those that worked on the machine that stands in, else those found here."""
+    if hardware and hardware.probe:
+        tried = [device.modules for device in hardware.probe.devices]
+        return frozenset(m for m in OPTIONAL if any(seen.get(m) == "" for seen in tried))
+    return frozenset(m for m in OPTIONAL if importlib.util.find_spec(m))
 
 
 def _problem(where: str, error: LorakitError) -> Problem:

@@ -17,6 +17,7 @@ from lorakit.bundle.write import write
 from lorakit.cli import streams
 from lorakit.cli.examined import judge
 from lorakit.cli.given import Given, given
+from lorakit.cli.machine import believed, say_judged
 from lorakit.cli.train import start, start_detached
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.runs.compare import result_of
@@ -28,13 +29,19 @@ LOCK: tuple[str, ...] = (sys.executable, "-P", "-m", "lorakit.train.lock")
 """The command that says what a training would use here, before the bundle."""
 
 
-def replay(name: str, strict: bool, runs: Path | None, detach: bool = False) -> int:
+def replay(
+    name: str,
+    strict: bool,
+    runs: Path | None,
+    detach: bool = False,
+    machine: Path | None = None,
+) -> int:
     """Train a bundle or a run again: say what differs from its lock first, and how it ended.
 
     Detached, the one who watches its end is told how it ended.
     """
     begin = start_detached if detach else start
-    root = runs_root(runs)
+    root, hardware = runs_root(runs), believed(machine)
     source = given(name, root)
     then, bundle = source.bundle.lock, pinned(source.bundle)
     if then is None:
@@ -42,10 +49,11 @@ def replay(name: str, strict: bool, runs: Path | None, detach: bool = False) -> 
         if strict:
             raise LorakitError(what, "Without --strict it is trained as it stands.")
         streams.err(clean(f"{what} It is trained as it stands."))
-    problems = [*source.notes, *judge(bundle, source.path, runs=runs)]
+    problems = [*source.notes, *judge(bundle, source.path, runs=runs, hardware=hardware)]
     streams.problems(problems, str(source.path))
     if errors := [p for p in problems if p.severity == "error"]:
         return errors[0].code
+    say_judged(hardware, machine)
     if then is None:
         return begin(create(bundle, root, source.folder))
 

@@ -185,6 +185,18 @@ def optimizer_options(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
 # memory
 
 
+def working(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """The device that training runs on does what PyTorch asks of it, as far as that was tried."""
+    device = facts.hardware.tried
+    if device is not None and device.failure:
+        yield _error(
+            "",
+            f"{device.name} cannot be trained on: {device.failure}.",
+            "lorakit doctor says what may help.",
+            ExitCode.NO_HARDWARE,
+        )
+
+
 def xformers(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
     """xformers is installed and has a card to run on, if it is asked for."""
     if bundle.memory.attention != "xformers":
@@ -298,6 +310,7 @@ RULES: tuple[Rule, ...] = (
     precision,
     warmup,
     optimizer_options,
+    working,
     xformers,
     blocks,
     slow,
