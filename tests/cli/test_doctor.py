@@ -50,9 +50,9 @@ def test_json_is_json_and_nothing_else(lorakit: Command) -> None:
     assert ended.stderr == ""
 
 
-def test_a_terminal_without_ticks_gets_ascii(lorakit: Command) -> None:
+def test_a_terminal_without_ticks_gets_ascii(process: Command) -> None:
     env = {"PYTHONIOENCODING": "ascii"}
-    ended = lorakit("doctor", "--hardware", machine("driver-updated"), env=env)
+    ended = process("doctor", "--hardware", machine("driver-updated"), env=env)
     assert ended.returncode == 0
     assert ended.stdout.isascii()
     lines = ended.stdout.splitlines()
