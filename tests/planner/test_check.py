@@ -14,7 +14,7 @@ from lorakit.bundle.problems import Problem
 from lorakit.dataset.buckets import fit
 from lorakit.dataset.report import DatasetReport, Picture
 from lorakit.errors import ExitCode
-from lorakit.families.base_model import BaseFacts
+from lorakit.families.base_model import BaseFacts, published, usual
 from lorakit.hardware.facts import Hardware
 from lorakit.hardware.files import load
 from lorakit.planner.check import RULES, check
@@ -227,6 +227,20 @@ def test_xformers() -> None:
     on_cpu = replace(installed, hardware=machine("cpu-only"))
     found = problems(on_cpu, memory=asked, train={"precision": "fp32"})
     assert "does not run on the CPU" in found[0].what
+
+
+@pytest.mark.parametrize(("family", "there"), [("sd1", 36), ("sdxl", 84)])
+def test_blocks_that_recompute(family: str, there: int) -> None:
+    """Of a base that nobody knows yet nothing is said."""
+    facts = replace(SOUND, base=replace(BASE, family=family, unet=published(family)))
+    assert problems(facts, memory={"checkpointing": there}) == []
+    found = problems(facts, memory={"checkpointing": there + 1})
+    only(found, "error", "memory.checkpointing", f"is {there + 1}.*has {there} blocks.*=full")
+    assert problems(memory={"checkpointing": 999}) == []
+    elsewhere = replace(SOUND, base=usual("sd1", "somebody/else"))
+    assert problems(elsewhere, memory={"checkpointing": 999}) == []
+    known = replace(SOUND, base=usual("sd1", "runwayml/stable-diffusion-v1-5"))
+    assert "has 36 blocks" in problems(known, memory={"checkpointing": 37})[0].what
 
 
 def test_a_large_base_on_the_cpu() -> None:
