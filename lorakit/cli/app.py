@@ -41,6 +41,9 @@ MachineFile = Annotated[
         show_default=False,
     ),
 ]
+OnCpu = Annotated[
+    bool, typer.Option("--cpu", help="Train on the CPU on purpose, whatever cards there are.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _debug = False
@@ -98,6 +101,12 @@ def _exit(code: int) -> None:
         except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     sys.exit(int(code))
+
+
+def _on_cpu(wanted: bool) -> None:
+    """For this process, which looks at the machine, and for those that it starts to train."""
+    if wanted:
+        os.environ["LORAKIT_CPU"] = "1"
 
 
 def _version(wanted: bool) -> None:
@@ -163,6 +172,7 @@ def train(
     detach: Annotated[
         bool, typer.Option("--detach", help="Start it and return; see it with watch.")
     ] = False,
+    cpu: OnCpu = False,
     settings: Settings = [],  # noqa: B006
     runs: RunsFolder = None,
     machine: MachineFile = None,
@@ -170,6 +180,7 @@ def train(
     """Train a bundle. Ctrl-C stops after the step and saves; again, it aborts."""
     from lorakit.cli import train as command
 
+    _on_cpu(cpu)
     begin = command.resume if resume else command.train
     raise typer.Exit(begin(bundle, settings, runs, detach, machine))
 
@@ -185,6 +196,7 @@ def replay(
     detach: Annotated[
         bool, typer.Option("--detach", help="Start it and return; watch says how it ended.")
     ] = False,
+    cpu: OnCpu = False,
     runs: RunsFolder = None,
     machine: MachineFile = None,
 ) -> None:
@@ -195,6 +207,7 @@ def replay(
     """
     from lorakit.cli.replay import replay as command
 
+    _on_cpu(cpu)
     raise typer.Exit(command(source, strict, runs, detach, machine))
 
 
@@ -263,12 +276,14 @@ def sample(
 def check(
     bundle: BundleFile,
     json: Json = False,
+    cpu: OnCpu = False,
     settings: Settings = [],  # noqa: B006
     machine: MachineFile = None,
 ) -> None:
     """Say all that is wrong or doubtful about a bundle. Loads nothing."""
     from lorakit.cli.check import check as command
 
+    _on_cpu(cpu)
     raise typer.Exit(command(bundle, settings, machine, json))
 
 

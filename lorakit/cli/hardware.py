@@ -76,7 +76,7 @@ def _card(card: Accelerator) -> Iterator[str]:
     marks = [
         card.architecture,
         "integrated" if card.integrated else "",
-        "unified, shared with the system" if card.unified else "",
+        "memory shared with the system" if card.unified else "",
         "drives a screen" if card.display else "",
         "" if card.visible else "hidden",
     ]

@@ -224,6 +224,24 @@ def blocks(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
         yield _error("memory.checkpointing", *too_many(wanted, there))
 
 
+def cpu_only_torch(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """A card is not left idle for want of the right PyTorch, unless that is said on purpose.
+
+    pico, which is made for the CPU, may leave it so; the machine's own warning stands all the same.
+    """
+    card, torch = facts.hardware.idle, facts.hardware.torch
+    if card is None or torch is None or bundle.base.model == PICO:
+        return
+    yield _error(
+        "",
+        f"PyTorch {torch.version} cannot use {card.name}, and nobody said to train on the CPU, "
+        "which takes tens to hundreds of times as long.",
+        "Install the build that is named below, or train on the CPU on purpose: --cpu "
+        "(LORAKIT_CPU=1 for the wizard).",
+        ExitCode.NO_HARDWARE,
+    )
+
+
 def slow(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
     """A base of full size has a card to run on."""
     if bundle.base.model == PICO or not facts.on_cpu:
@@ -313,6 +331,7 @@ RULES: tuple[Rule, ...] = (
     working,
     xformers,
     blocks,
+    cpu_only_torch,
     slow,
     prompts,
     intervals,
