@@ -61,7 +61,7 @@ def judge(
     from lorakit.planner.check import check
     from lorakit.survey import survey
 
-    facts = survey(bundle, path.resolve().parent, hardware, runs)
+    facts = survey(bundle, path.resolve().parent, hardware=hardware, runs=runs)
     return _placed(check(bundle, facts), path, settings)
 
 
