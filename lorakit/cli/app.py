@@ -41,6 +41,9 @@ MachineFile = Annotated[
         show_default=False,
     ),
 ]
+OnCpu = Annotated[
+    bool, typer.Option("--cpu", help="Train on the CPU on purpose, whatever cards there are.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _debug = False
@@ -98,6 +101,12 @@ def _exit(code: int) -> None:
         except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     sys.exit(int(code))
+
+
+def _on_cpu(wanted: bool) -> None:
+    """For this process, which looks at the machine, and for those that it starts to train."""
+    if wanted:
+        os.environ["LORAKIT_CPU"] = "1"
 
 
 def _version(wanted: bool) -> None:
@@ -163,6 +172,7 @@ def train(
     detach: Annotated[
         bool, typer.Option("--detach", help="Start it and return; see it with watch.")
     ] = False,
+    cpu: OnCpu = False,
     settings: Settings = [],  # noqa: B006
     runs: RunsFolder = None,
     machine: MachineFile = None,
@@ -170,6 +180,7 @@ def train(
     """Train a bundle. Ctrl-C stops after the step and saves; again, it aborts."""
     from lorakit.cli import train as command
 
+    _on_cpu(cpu)
     begin = command.resume if resume else command.train
     raise typer.Exit(begin(bundle, settings, runs, detach, machine))
 
@@ -182,6 +193,7 @@ def replay(
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse where anything differs from the lock.")
     ] = False,
+    cpu: OnCpu = False,
     runs: RunsFolder = None,
     machine: MachineFile = None,
 ) -> None:
@@ -192,6 +204,7 @@ def replay(
     """
     from lorakit.cli.replay import replay as command
 
+    _on_cpu(cpu)
     raise typer.Exit(command(source, strict, runs, machine))
 
 
@@ -260,12 +273,14 @@ def sample(
 def check(
     bundle: BundleFile,
     json: Json = False,
+    cpu: OnCpu = False,
     settings: Settings = [],  # noqa: B006
     machine: MachineFile = None,
 ) -> None:
     """Say all that is wrong or doubtful about a bundle. Loads nothing."""
     from lorakit.cli.check import check as command
 
+    _on_cpu(cpu)
     raise typer.Exit(command(bundle, settings, machine, json))
 
 
@@ -294,7 +309,7 @@ def hardware(
     """Say what this machine is, or one in a file."""
     from lorakit.cli.hardware import hardware as command
 
-    raise typer.Exit(command(json, save, machine, probe, compile_too))
+    raise typer.Exit(command(json, save, probe, compile_too, machine))
 
 
 @app.command()
@@ -308,6 +323,7 @@ def doctor(
     probe: Annotated[
         bool, typer.Option("--probe/--no-probe", help="Try PyTorch, in a process of its own.")
     ] = True,
+    cpu: OnCpu = False,
     runs: RunsFolder = None,
     machine: MachineFile = None,
 ) -> None:
@@ -317,6 +333,7 @@ def doctor(
     """
     from lorakit.cli.doctor import doctor as command
 
+    _on_cpu(cpu)
     raise typer.Exit(command(bundle, settings, runs, machine, probe, json))
 
 

@@ -22,6 +22,7 @@ from lorakit.cli.train import start
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.runs.compare import result_of
 from lorakit.runs.directory import Run, create, every, runs_root
+from lorakit.runs.launch import environment
 from lorakit.runs.words import clean
 
 LOCK: tuple[str, ...] = (sys.executable, "-P", "-m", "lorakit.train.lock")
@@ -88,7 +89,11 @@ def present(bundle: Bundle) -> Lock:
         file = Path(folder) / "bundle.toml"
         write(file, bundle)
         told = subprocess.run(
-            [*LOCK, str(file)], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False
+            [*LOCK, str(file)],
+            stdout=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            env=environment(),
+            check=False,
         )
     try:
         return Lock.model_validate_json(told.stdout)

@@ -213,6 +213,24 @@ def xformers(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
         )
 
 
+def cpu_only_torch(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """A card is not left idle for want of the right PyTorch, unless that is said on purpose.
+
+    pico, which is made for the CPU, may leave it so; the machine's own warning stands all the same.
+    """
+    card, torch = facts.hardware.idle, facts.hardware.torch
+    if card is None or torch is None or bundle.base.model == PICO:
+        return
+    yield _error(
+        "",
+        f"PyTorch {torch.version} cannot use {card.name}, and nobody said to train on the CPU, "
+        "which takes tens to hundreds of times as long.",
+        "Install the build that is named below, or train on the CPU on purpose: --cpu "
+        "(LORAKIT_CPU=1 for the wizard).",
+        ExitCode.NO_HARDWARE,
+    )
+
+
 def slow(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
     """A base of full size has a card to run on."""
     if bundle.base.model == PICO or not facts.on_cpu:
@@ -299,6 +317,7 @@ RULES: tuple[Rule, ...] = (
     optimizer_options,
     working,
     xformers,
+    cpu_only_torch,
     slow,
     prompts,
     intervals,

@@ -23,6 +23,7 @@ from typing import Any, TextIO
 import torch
 
 from lorakit.train import trials
+from lorakit.train.device import driver_uuid
 
 GIB = 1024**3
 
@@ -127,23 +128,6 @@ def _chip() -> str:
     except (OSError, subprocess.SubprocessError):
         said = ""
     return said or platform.processor() or "Apple chip"
-
-
-def driver_uuid(text: str) -> str:
-    """A UUID of PyTorch's as the driver writes it.
-
-    Of an NVIDIA card PyTorch leaves out `GPU-`. Of an AMD card it shows the sixteen characters of
-    the driver's as if they were bytes.
-    """
-    digits = text.replace("-", "").lower()
-    try:
-        raw = bytes.fromhex(digits)
-    except ValueError:
-        return text
-    characters = raw.rstrip(b"\0")
-    if len(characters) == 16 and all(c in b"0123456789abcdefABCDEF" for c in characters):
-        return f"GPU-{characters.decode().lower()}"
-    return f"GPU-{text}" if len(raw) == 16 and any(raw) else ""
 
 
 class _Trials:

@@ -237,6 +237,23 @@ def test_a_large_base_on_the_cpu() -> None:
     assert problems(small, train=quiet) == []
 
 
+def test_a_card_that_this_pytorch_cannot_use_needs_a_word() -> None:
+    facts = replace(SOUND, hardware=machine("rtx4090-cpu-torch"))
+    fp32 = {"train": {"precision": "fp32"}}
+    [error, *_] = problems(facts, **fp32)
+    assert (error.severity, error.code) == ("error", ExitCode.NO_HARDWARE)
+    assert "PyTorch 2.11.0+cpu cannot use NVIDIA GeForce RTX 4090" in error.what
+    assert "--cpu" in error.fix
+    # pico is made for the CPU; hidden cards are the word; no card, no question.
+    pico = problems(facts, base={"model": "pico"}, **fp32)
+    assert all(p.severity == "warning" for p in pico)
+    cards = facts.hardware.accelerators
+    hidden = replace(facts.hardware, accelerators=tuple(replace(a, visible=False) for a in cards))
+    for hardware in (hidden, machine("cpu-only")):
+        found = problems(replace(facts, hardware=hardware), **fp32)
+        assert all(p.severity == "warning" for p in found)
+
+
 def test_prompts() -> None:
     only(problems(sample={"prompts": []}), "warning", "sample.prompts", "No sample prompts")
     facts = replace(SOUND, prompt_tokens=(75, 76, None))
