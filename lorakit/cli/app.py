@@ -312,7 +312,7 @@ def hardware(
     """Say what this machine is, or one in a file."""
     from lorakit.cli.hardware import hardware as command
 
-    raise typer.Exit(command(json, save, machine, probe, compile_too))
+    raise typer.Exit(command(json, save, probe, compile_too, machine))
 
 
 @app.command()
@@ -326,6 +326,7 @@ def doctor(
     probe: Annotated[
         bool, typer.Option("--probe/--no-probe", help="Try PyTorch, in a process of its own.")
     ] = True,
+    cpu: OnCpu = False,
     runs: RunsFolder = None,
     machine: MachineFile = None,
 ) -> None:
@@ -335,6 +336,7 @@ def doctor(
     """
     from lorakit.cli.doctor import doctor as command
 
+    _on_cpu(cpu)
     raise typer.Exit(command(bundle, settings, runs, machine, probe, json))
 
 

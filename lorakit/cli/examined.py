@@ -63,7 +63,7 @@ def judge(
     from lorakit.planner.check import check
     from lorakit.survey import survey
 
-    facts = survey(bundle, path.resolve().parent, hardware, runs, run=run)
+    facts = survey(bundle, path.resolve().parent, hardware=hardware, runs=runs, run=run)
     return _placed(check(bundle, facts), path, settings)
 
 

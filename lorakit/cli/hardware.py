@@ -16,7 +16,11 @@ from lorakit.runs.words import UNKNOWN, clean, number
 
 
 def hardware(
-    as_json: bool, save: Path | None, machine: Path | None, probe: bool, compile_too: bool
+    as_json: bool,
+    save: Path | None,
+    probe: bool,
+    compile_too: bool,
+    machine: Path | None = None,
 ) -> int:
     """Print the facts of this machine or of one in a file, and what is doubtful about it."""
     given = believed(machine)

@@ -14,6 +14,7 @@ from typing import Any
 
 from lorakit.hardware import findings
 from lorakit.hardware.facts import Accelerator, Hardware, Probe, Speed, Tried
+from lorakit.hardware.visible import CPU
 
 COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "lorakit.train.probe")
 """-P: files in the current directory are never imported."""
@@ -217,7 +218,7 @@ def merged(hardware: Hardware, probe: Probe, environ: Mapping[str, str]) -> Hard
             continue
         place = match(cards, tried)
         if place is None:
-            cards.append(_added(tried))
+            cards.append(replace(_added(tried), visible=not environ.get(CPU)))
         else:
             cards[place] = _filled(cards[place], tried)
     before = findings.of(hardware, environ)

@@ -26,7 +26,7 @@ def test_this_machine_in_lines(lorakit: Command) -> None:
     names = [line.split()[1] for line in lines[:-1] if line[0] != " "]
     for name in ("python", "packages", "pytorch", "card", "ram", "runs", "hub", "token", "logout"):
         assert name in names
-    assert lines[-1].startswith("Trains on CPU, ")
+    assert lines[-1].startswith("Training runs on CPU, ")
     assert "hf_planted" not in ended.stdout + ended.stderr
     assert "\x1b" not in ended.stdout
 

@@ -143,6 +143,22 @@ def test_training_beside_an_idle_card_needs_a_word(
     assert ended.returncode == 0, ended.stderr
 
 
+def test_an_older_module_that_warns_at_import_is_not_heard(
+    lorakit: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "pynvml.py").write_text(
+        "import warnings\n"
+        "warnings.warn('The pynvml package is deprecated.', FutureWarning, stacklevel=2)\n"
+        "class NVMLError(Exception): value = 12\n"
+        "NVML_ERROR_LIBRARY_NOT_FOUND = 12\n"
+        "def nvmlInit(): raise NVMLError\n"
+    )
+    env = {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
+    ended = lorakit("hardware", "--json", env={**env, "PYTHONWARNINGS": "always"})
+    assert json.loads(ended.stdout)["cpu_threads"] >= 1
+    assert "deprecated" not in ended.stderr
+
+
 def test_no_build_of_pytorch_is_wanted_where_the_card_is_used() -> None:
     card = dataclasses.replace(UNIT, memory_total_gib=24.0, integrated=False)
     rocm = TorchBuild(version="2.11.0+rocm7.0", hip="7.0")

@@ -145,6 +145,7 @@ def test_what_only_pytorch_knows_is_added_and_trained_on() -> None:
     (chip,) = found.accelerators
     assert (chip.kind, chip.unified, chip.memory_free_gib) == ("mps", True, 47.5)
     assert (found.device, found.findings) == ("Apple M3 Max", ())
+    assert merged(mac, said, {"LORAKIT_CPU": "1"}).accelerator is None
     arc = Hardware(torch=dataclasses.replace(torch("2.11.0+xpu"), xpu="20250302"))
     said = Probe(devices=(Tried(kind="xpu", name="Intel(R) Arc(TM) B580", memory_total_gib=11.3),))
     assert merged(arc, said, {}).device == "Intel(R) Arc(TM) B580"
