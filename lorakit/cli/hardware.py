@@ -14,6 +14,9 @@ from lorakit.hardware.detect import detect
 from lorakit.hardware.facts import Accelerator, Hardware, Probe, Tried
 from lorakit.runs.words import UNKNOWN, clean, number
 
+HOLDERS = 5
+"""Processes shown of those that hold memory of a card, the largest."""
+
 
 def hardware(
     as_json: bool,
@@ -38,7 +41,8 @@ def hardware(
 
 
 def _probed(found: Hardware, compile_too: bool) -> Hardware:
-    from lorakit.hardware.probe import merged, probe
+    from lorakit.hardware.merge import merged
+    from lorakit.hardware.probe import probe
 
     streams.err("trying PyTorch: this takes some seconds, and minutes with --compile")
     return merged(found, probe(compile_too=compile_too, speed=True), os.environ)
@@ -87,9 +91,12 @@ def _card(card: Accelerator) -> Iterator[str]:
     yield f"card     {', '.join([card.name, f'{free} of {total} free', *filter(None, marks)])}"
     if card.uuid or card.pci:
         yield f"         {'  '.join(filter(None, (card.uuid, card.pci)))}"
-    for process in card.processes:
+    largest = sorted(card.processes, key=lambda p: -(p.memory_gib or 0))
+    for process in largest[:HOLDERS]:
         held = number(process.memory_gib, ".1f", "GiB")
         yield f"         {held} held by process {process.pid} {process.name}".rstrip()
+    if len(largest) > HOLDERS:
+        yield f"         and {len(largest) - HOLDERS} more processes"
 
 
 def _probe(probe: Probe) -> Iterator[str]:

@@ -15,7 +15,8 @@ from recorded_machines import A100_IN_PARTS, MACHINES, RTX_4090, FakeNvml, machi
 from lorakit.hardware import probe as probing
 from lorakit.hardware.facts import Accelerator, Hardware, Probe, Tried
 from lorakit.hardware.files import load, save
-from lorakit.hardware.probe import Heard, match, merged, probe
+from lorakit.hardware.merge import match, merged
+from lorakit.hardware.probe import Heard, probe
 
 FAKE = Path(__file__).with_name("fake_probe.py")
 
@@ -39,9 +40,7 @@ def test_all_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
     ("scene", "words"),
     [
         ("segfault", "it was killed by SIGSEGV while trying fp32"),
-        pytest.param(
-            "hang", "it said nothing more within 4 s while trying fp32", marks=pytest.mark.slow
-        ),
+        pytest.param("hang", "it did not end within 4 s while trying fp32", marks=pytest.mark.slow),
         ("raise", "exit code 1 (RuntimeError: HIP error: the operation cannot be performed"),
     ],
 )
