@@ -100,7 +100,7 @@ def batch(
     device: torch.device | str,
 ) -> Batch:
     """Random pictures for a UNet of this configuration; `size` is height and width of latents."""
-    shape = (pictures, config["in_channels"], *size)
+    shape = (pictures, config.get("in_channels", 4), *size)
     return Batch(
         torch.randn(shape, device=device),
         torch.randn(shape, device=device),
