@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from lorakit.bundle.models import PICO, Bundle, OptimizerOptions
 from lorakit.bundle.problems import Problem
 from lorakit.errors import ExitCode
+from lorakit.families.blocks import count, too_many
 from lorakit.planner.disk import needed_bytes
 from lorakit.planner.facts import Facts
 
@@ -184,6 +185,18 @@ def optimizer_options(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
 # memory
 
 
+def working(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """The device that training runs on does what PyTorch asks of it, as far as that was tried."""
+    device = facts.hardware.tried
+    if device is not None and device.failure:
+        yield _error(
+            "",
+            f"{device.name} cannot be trained on: {device.failure}.",
+            "lorakit doctor says what may help.",
+            ExitCode.NO_HARDWARE,
+        )
+
+
 def xformers(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
     """xformers is installed and has a card to run on, if it is asked for."""
     if bundle.memory.attention != "xformers":
@@ -199,6 +212,16 @@ def xformers(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
             f"{reason}, and the bundle asks for it.",
             "--set memory.attention=sdpa",
         )
+
+
+def blocks(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """The base has as many blocks as are to recompute."""
+    wanted, base = bundle.memory.checkpointing, facts.base
+    if isinstance(wanted, str) or base is None or base.guessed or not base.unet:
+        return
+    there = count(base.unet)
+    if wanted > there:
+        yield _error("memory.checkpointing", *too_many(wanted, there))
 
 
 def slow(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
@@ -266,12 +289,14 @@ def intervals(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
 
 def disk(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
     """The disk has room for the run."""
-    free, needed = facts.disk_free_bytes, needed_bytes(bundle, facts.base)
+    free = facts.disk_free_bytes
+    needed = needed_bytes(bundle, facts.base, facts.written)
+    more = f" more after step {facts.written.step}" if facts.written.step else ""
     if free is not None and needed > free:
         yield _error(
             "save.keep",
-            f"The run needs up to {needed / GIB:.2f} GiB, and {free / GIB:.2f} GiB are free in "
-            f"{facts.runs_folder or 'the folder of runs'}.",
+            f"The run needs up to {needed / GIB:.2f} GiB{more}, and {free / GIB:.2f} GiB are free "
+            f"in {facts.runs_folder or 'the folder of runs'}.",
             "Make room, lower save.keep, or let runs live elsewhere: LORAKIT_RUNS or --runs.",
             ExitCode.DATA,
         )
@@ -285,7 +310,9 @@ RULES: tuple[Rule, ...] = (
     precision,
     warmup,
     optimizer_options,
+    working,
     xformers,
+    blocks,
     slow,
     prompts,
     intervals,

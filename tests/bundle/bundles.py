@@ -44,7 +44,9 @@ locks = st.builds(
     threads=st.integers(1, 999),
     attention=st.text(),
     determinism=st.sampled_from(("bytes", "statistics")),
+    kernel=st.text(),
     why=st.text(),
+    changed=st.lists(st.text(), max_size=2).map(tuple),
     versions=st.dictionaries(st.text(), st.text(), max_size=3),
     dataset=st.builds(
         LockedDataset, digest=digests, pictures=st.lists(st.text(), max_size=3).map(tuple)
