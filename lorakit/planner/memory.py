@@ -33,9 +33,7 @@ Kernel = Literal["flash", "efficient", "cpu", "math"]
 matrix of all pairs of pixels."""
 
 
-def phases(
-    bundle: Bundle, base: BaseFacts | None, hardware: Hardware
-) -> tuple[Phase, ...] | None:
+def phases(bundle: Bundle, base: BaseFacts | None, hardware: Hardware) -> tuple[Phase, ...] | None:
     """Memory in parts at the worst moment of each phase, on the device of this machine.
 
     None where the table does not know: a base of other sizes, or settings out of its range. Then
