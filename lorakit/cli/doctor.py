@@ -62,7 +62,7 @@ def here(
 
     hardware = detect()
     if probe and hardware.torch is not None:
-        from lorakit.hardware.probe import merged
+        from lorakit.hardware.merge import merged
         from lorakit.hardware.probe import probe as try_torch
 
         streams.err("trying PyTorch, which takes some seconds ...")

@@ -1,7 +1,7 @@
 """Memory that the CPU's kernels take while they work, which no tensor outside of them holds.
 
 Convolutions go through oneDNN, which copies input, weight and output into an order of its own;
-attention has buffers for each thread. Read off the allocator, for fp32; in bf16 there is more of it.
+attention has buffers for each thread. Read off the allocator, for fp32; in bf16 there is more.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from typing import Any, get_args
 import numpy as np
 import torch
 
-from lorakit.bundle.models import PICO, Bundle, Memory, Train
+from lorakit.bundle.models import PICO, Bundle, Checkpointing, Memory, Train
 from lorakit.families.base_model import ASSETS
 from lorakit.families.families import FAMILIES
 from lorakit.train import dryrun, optim, sizes
@@ -39,7 +39,7 @@ SQUARE = 64
 TERMS = ((0, 0, 0), (0, 0, 1), (1, 0, 0), (1, 0, 1), (1, 1, 0), (1, 1, 1), (1, 2, 0))
 """Powers of batch, area and rank. Area is in latent pixels."""
 
-CHECKPOINTING = ("none", "full")
+CHECKPOINTING: tuple[Checkpointing, ...] = ("none", "full")
 """In the order of what they save."""
 
 KERNELS: dict[str, dict[str, Kernel]] = {
