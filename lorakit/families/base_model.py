@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lorakit.bundle.models import PICO, Base
+from lorakit.bundle.models import PICO, Base, Bundle
 from lorakit.errors import LorakitError
 from lorakit.families.families import FAMILIES, Family
 from lorakit.families.header import shapes
@@ -72,6 +72,16 @@ class BaseFacts:
     def guessed(self) -> bool:
         """Whether nobody knows its family: a Hub id that is not here, and not well known."""
         return self.folder is None and self.model.lower() not in WELL_KNOWN
+
+
+SMALL_BYTES = 200_000_000
+"""A base with less in weights trains well enough on a CPU."""
+
+
+def is_small(bundle: Bundle, base: BaseFacts | None) -> bool:
+    """Whether the base of a bundle is pico, or about as small."""
+    size = base.weight_bytes if base else None
+    return bundle.base.model == PICO or (size is not None and size < SMALL_BYTES)
 
 
 def locate(base: Base, root: Path) -> Path | None:

@@ -9,6 +9,12 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from lorakit.bundle.models import Bundle
+from lorakit.dataset.report import DatasetReport
+from lorakit.families.base_model import BaseFacts
+from lorakit.hardware.facts import Hardware
+from lorakit.planner.disk import needed_bytes
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
@@ -69,3 +75,17 @@ class Estimate:
     def peak_gib(self) -> float | None:
         """Most memory at once."""
         return self.peak.gib if self.peak else None
+
+
+def estimate(
+    bundle: Bundle, base: BaseFacts | None, report: DatasetReport | None, hardware: Hardware
+) -> Estimate:
+    """What a training takes, from the table and from how fast the device is."""
+    from lorakit.planner import memory, time
+
+    return Estimate(
+        phases=memory.phases(bundle, base, hardware) or (),
+        step_seconds=time.step_seconds(bundle, base, hardware),
+        total_seconds=time.total_seconds(bundle, base, report, hardware),
+        disk_bytes=needed_bytes(bundle, base),
+    )

@@ -213,7 +213,7 @@ def test_optimizer_options(optimizer: str, options: dict[str, float], wrong: lis
 
 def test_every_optimizer_option_is_of_use_to_one() -> None:
     from lorakit.bundle.models import OptimizerOptions, Train
-    from lorakit.planner.check import USED
+    from lorakit.planner.optimizers import USED
 
     assert set.union(*USED.values()) == set(OptimizerOptions.model_fields)
     assert set(USED) == set(Train.model_fields["optimizer"].annotation.__args__)  # type: ignore[union-attr]

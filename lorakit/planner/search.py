@@ -1,0 +1,181 @@
+"""Every way to train one bundle that the model of memory prices, and which of them is best.
+
+What is varied leaves what is learned as it is, or nearly so: how much is computed again, how the
+pictures of a step are split, the precision, and the optimizer. The effective batch stays.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lorakit.bundle.models import Bundle
+from lorakit.families.base_model import BaseFacts, is_small
+from lorakit.hardware.facts import Hardware
+from lorakit.planner.budget import Budget, Verdict
+from lorakit.planner.estimate import Phase
+from lorakit.planner.memory import phases
+from lorakit.planner.time import step_seconds
+
+CHECKPOINTING, BATCH, ACCUMULATION = (
+    "memory.checkpointing",
+    "train.batch_size",
+    "train.accumulation",
+)
+PRECISION, OPTIMIZER = "train.precision", "train.optimizer"
+
+WORTH = 1.03
+"""A setting is changed for speed only where it gives this many times the pictures a second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One way to train a bundle."""
+
+    bundle: Bundle
+    changes: Mapping[str, Any]
+    """What differs from the bundle it was made of, by dotted key."""
+    peak: Phase
+    """Of its phases the one that takes most memory."""
+    verdict: Verdict | None
+    pace: float
+    """Pictures a second; where the speed of the device is not known, relative to other ones."""
+
+    @property
+    def gib(self) -> float:
+        """Most memory at once."""
+        return self.peak.gib
+
+    @property
+    def moved(self) -> int:
+        """How many settings differ; accumulation goes with the batch."""
+        return len(self.changes.keys() - {ACCUMULATION})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What may be chosen among. An empty tuple: only what the bundle says."""
+
+    precisions: tuple[str, ...] = ()
+    fullest: int | None = None
+    """Pictures in the fullest bucket: no batch is larger."""
+    held: frozenset[str] = field(default_factory=frozenset)
+    """Dotted keys that stay as the bundle has them."""
+
+
+def candidates(
+    bundle: Bundle, base: BaseFacts | None, hardware: Hardware, budget: Budget, options: Options
+) -> list[Candidate]:
+    """All ways that the table prices, the bundle's own first where it does."""
+    ways = [bundle, *(b for b in _ways(bundle, options) if b != bundle)]
+    seconds = [step_seconds(b, base, hardware) for b in ways]
+    measured = all(seconds)
+    found = []
+    for way, span in zip(ways, seconds, strict=True):
+        peak = max(phases(way, base, hardware) or (), key=lambda p: p.gib, default=None)
+        if peak is None:
+            continue
+        effective = way.train.batch_size * way.train.accumulation
+        found.append(
+            Candidate(
+                bundle=way,
+                changes=_changes(bundle, way),
+                peak=peak,
+                verdict=budget.verdict(peak.gib),
+                pace=effective / span.middle if measured and span else usual_pace(way, base),
+            )
+        )
+    return found
+
+
+def best(found: Iterable[Candidate]) -> Candidate | None:
+    """The fastest that fits, tight ones only where no other does; None: nothing fits.
+
+    Of those that are nearly as fast, the one that changes least.
+    """
+    for verdict in (None, "fits"), ("tight",):
+        fitting = [c for c in found if c.verdict in verdict]
+        if fitting:
+            top = max(c.pace for c in fitting)
+            near = [c for c in fitting if c.pace * WORTH >= top]
+            return min(near, key=lambda c: (c.moved, -c.pace, c.gib))
+    return None
+
+
+def nearest(found: Iterable[Candidate]) -> Candidate | None:
+    """Of those that fit, the fastest of those that change least; None: nothing fits."""
+    fitting = [c for c in found if c.verdict in (None, "fits", "tight")]
+    return min(fitting, key=lambda c: (c.verdict == "tight", c.moved, -c.pace), default=None)
+
+
+def smallest(found: Iterable[Candidate]) -> Candidate | None:
+    """The one that takes least memory; of equals the fastest."""
+    return min(found, key=lambda c: (round(c.gib, 2), -c.pace), default=None)
+
+
+RECOMPUTED = 0.75
+"""What full checkpointing adds to a step: published 1.7 to 1.8 times on these UNets."""
+
+FP32 = 2.0
+"""How much longer a step is in fp32 than in 16 bits, roughly."""
+
+START = 0.5
+"""What a pass costs beside its pictures, counted in pictures: published throughput of SD 1.5 stops
+growing near batch 8 to 12, where this is 4 to 6 %."""
+
+
+def usual_pace(bundle: Bundle, base: BaseFacts | None) -> float:
+    """Pictures a second in a unit that nobody knows: published ratios, to compare two settings of
+    one training where its device was not measured."""
+    batch = bundle.train.batch_size
+    cost = (batch + START) / batch
+    cost *= 1 + RECOMPUTED * (bundle.memory.checkpointing != "none")
+    if bundle.train.precision == "fp32" and not is_small(bundle, base):
+        cost *= FP32  # a small model waits for its kernels to start, in any precision
+    return 1 / cost
+
+
+def checkpointings(bundle: Bundle) -> tuple[Any, ...]:
+    """All values of `memory.checkpointing` for a bundle, the fastest first."""
+    return ("none", "full")
+
+
+def _ways(bundle: Bundle, options: Options) -> Iterator[Bundle]:
+    train = bundle.train
+    effective = train.batch_size * train.accumulation
+    most = max(train.batch_size, options.fullest or effective)
+    split = [n for n in range(effective, 0, -1) if effective % n == 0 and n <= most]
+    axes: dict[str, Iterable[Any]] = {
+        PRECISION: options.precisions or (train.precision,),
+        OPTIMIZER: ("adamw", "adafactor"),
+        BATCH: split,
+        CHECKPOINTING: checkpointings(bundle),
+    }
+    for key in options.held:
+        if key in axes:
+            axes[key] = (_get(bundle, key),)
+    if ACCUMULATION in options.held:
+        axes[BATCH] = (train.batch_size,)
+    for precision, optimizer, batch, checkpointing in itertools.product(*axes.values()):
+        changed = train.model_copy(
+            update={
+                "precision": precision,
+                "optimizer": optimizer,
+                "batch_size": batch,
+                "accumulation": effective // batch,
+            }
+        )
+        memory = bundle.memory.model_copy(update={"checkpointing": checkpointing})
+        yield bundle.model_copy(update={"train": changed, "memory": memory})
+
+
+def _changes(before: Bundle, after: Bundle) -> dict[str, Any]:
+    keys = (PRECISION, OPTIMIZER, BATCH, ACCUMULATION, CHECKPOINTING)
+    return {key: _get(after, key) for key in keys if _get(after, key) != _get(before, key)}
+
+
+def _get(bundle: Bundle, key: str) -> Any:
+    table, name = key.split(".")
+    return getattr(getattr(bundle, table), name)
