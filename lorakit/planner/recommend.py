@@ -218,12 +218,12 @@ def _batch(draft: _Draft, report: DatasetReport) -> None:
     batch, accumulation = draft.get(search.BATCH), draft.get(search.ACCUMULATION)
     seen = f"an epoch has {report.epoch} {_plural('picture', report.epoch)}, repeats counted"
     if batch > report.epoch:
-        batch = report.epoch
-        draft.put(search.BATCH, batch, seen)
+        draft.put(search.BATCH, report.epoch, seen)
+    batch = draft.get(search.BATCH)
     if accumulation > 1 and batch * accumulation > report.epoch:
-        accumulation = max(report.epoch // batch, 1)
-        draft.put(search.ACCUMULATION, accumulation, seen)
-    if batch > report.fullest:
+        draft.put(search.ACCUMULATION, max(report.epoch // batch, 1), seen)
+    accumulation = draft.get(search.ACCUMULATION)
+    if batch > report.fullest and not draft.held & {search.BATCH, search.ACCUMULATION}:
         effective = batch * accumulation
         most = max(n for n in range(1, report.fullest + 1) if effective % n == 0)
         why = f"the fullest size has {report.fullest} {_plural('picture', report.fullest)}"

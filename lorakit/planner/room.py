@@ -133,7 +133,7 @@ def _helps(
         for key, value, way in ways:
             gib = max((p.gib for p in phases(way, base, hardware) or ()), default=None)
             if gib is not None and allowed.verdict(gib) != "no":
-                yield f"With --set {key}={value} as well, it takes {gib:.1f} GiB."
+                yield f"With {value} for {key} as well, it takes {gib:.1f} GiB."
                 helped = True
                 break
     card = hardware.accelerator
@@ -142,8 +142,9 @@ def _helps(
         names = ", ".join(f"{p.name or f'process {p.pid}'} ({p.memory_gib:.1f} GiB)" for p in held)
         ending = allowed.gib + sum(p.memory_gib or 0.0 for p in held) >= least.gib
         yield f"Other processes hold memory of the card: {names}." + (
-            " Ending them makes room enough." if ending else ""
+            " Without them there is room enough." if ending else ""
         )
+        helped |= ending
     if not helped:
         yield (
             "Use a smaller base, such as one of Stable Diffusion 1.x, or a larger card."
@@ -157,4 +158,4 @@ def _at(bundle: Bundle, side: int) -> object:
 
 
 def _of(bundle: Bundle, rank: int) -> object:
-    return bundle.adapter.model_copy(update={"rank": rank, "alpha": float(rank)})
+    return bundle.adapter.model_copy(update={"rank": rank})

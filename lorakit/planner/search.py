@@ -49,9 +49,11 @@ class Candidate:
         return self.peak.gib
 
     @property
-    def moved(self) -> int:
-        """How many settings differ; accumulation goes with the batch."""
-        return len(self.changes.keys() - {ACCUMULATION})
+    def distance(self) -> tuple[int, int]:
+        """How far it is from the bundle it was made of: changes that what is learned depends on,
+        then the others. Accumulation goes with the batch."""
+        altering = len(self.changes.keys() & {PRECISION, OPTIMIZER})
+        return altering, len(self.changes.keys() - {ACCUMULATION}) - altering
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,14 +102,14 @@ def best(found: Iterable[Candidate]) -> Candidate | None:
         if fitting:
             top = max(c.pace for c in fitting)
             near = [c for c in fitting if c.pace * WORTH >= top]
-            return min(near, key=lambda c: (c.moved, -c.pace, c.gib))
+            return min(near, key=lambda c: (c.distance, -c.pace, c.gib))
     return None
 
 
 def nearest(found: Iterable[Candidate]) -> Candidate | None:
     """Of those that fit, the fastest of those that change least; None: nothing fits."""
     fitting = [c for c in found if c.verdict in (None, "fits", "tight")]
-    return min(fitting, key=lambda c: (c.verdict == "tight", c.moved, -c.pace), default=None)
+    return min(fitting, key=lambda c: (c.verdict == "tight", c.distance, -c.pace), default=None)
 
 
 def smallest(found: Iterable[Candidate]) -> Candidate | None:

@@ -77,13 +77,15 @@ def _rejected(chosen: Candidate, found: list[Candidate], allowed: Budget) -> Ite
         if other is None:
             continue
         if other.verdict == "no":
-            why = f"takes {other.gib:.1f} GiB{surcharge(other.peak)}, and {limit:.1f} may be used."
+            why = (
+                f"it takes {other.gib:.1f} GiB{surcharge(other.peak)}, and {limit:.1f} may be used."
+            )
         elif other.verdict == "tight":
-            why = f"takes {other.gib:.1f} of {limit:.1f} GiB, which leaves less than 5 %."
+            why = f"it takes {other.gib:.1f} of {limit:.1f} GiB, which leaves less than 5 %."
         else:
             more = 100 * (other.pace / chosen.pace - 1)
-            why = f"is {more:.0f} % faster, which is not worth the change."
-        yield key, _value(other, key), f"{_value(other, key)} {why}"
+            why = f"{more:.0f} % faster, which is not worth the change."
+        yield key, _value(other, key), why
 
 
 def _others(chosen: Candidate, found: list[Candidate], key: str) -> list[Candidate]:
