@@ -16,6 +16,7 @@ from typing import Any
 
 from lorakit.bundle.models import PICO, Base, Bundle
 from lorakit.errors import LorakitError
+from lorakit.families.blocks import units
 from lorakit.families.families import FAMILIES, Family
 from lorakit.families.header import shapes
 from lorakit.families.ldm_names import LAYERS
@@ -65,6 +66,9 @@ class BaseFacts:
     """`epsilon` or `v_prediction`."""
     weight_bytes: int | None
     """Size on disk of the weights that training loads."""
+    unet: Mapping[str, Any] = field(default_factory=dict)
+    """Configuration of its UNet, or of its family's published one where it is not here; empty where
+    it makes no sense."""
     extents: Mapping[str, Extent] = field(default_factory=dict)
     """For each value of `adapter.targets`; empty where its UNet is not here to be looked at."""
 
@@ -214,7 +218,15 @@ def usual(name: str, model: str = "") -> BaseFacts:
         token_limit=family.token_limit,
         prediction="epsilon",
         weight_bytes=None,
+        unet=published(name),
     )
+
+
+def published(name: str) -> dict[str, Any]:
+    """Configuration of the UNet of a family's published model."""
+    shipped = ASSETS / "configs" / name / "unet.json"
+    made: dict[str, Any] = json.loads(shipped.read_text(encoding="utf-8"))
+    return made
 
 
 def inspect(base: Base, root: Path) -> BaseFacts:
@@ -259,8 +271,17 @@ def inspect(base: Base, root: Path) -> BaseFacts:
         weight_bytes=sum(
             size for part in _weighty(family) for size in weight_files(folder, part).values()
         ),
+        unet=unet if _makes_sense(unet) else {},
         extents=_extents(weight_files(folder, "unet"), family),
     )
+
+
+def _makes_sense(unet: dict[str, Any]) -> bool:
+    """Whether a configuration can be counted; what is wrong with one, building the model says."""
+    try:
+        return units(unet) != ()
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        return False
 
 
 def _extents(files: Iterable[Path], family: Family) -> dict[str, Extent]:

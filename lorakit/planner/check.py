@@ -8,6 +8,7 @@ from lorakit.bundle.models import Bundle, OptimizerOptions
 from lorakit.bundle.problems import Problem
 from lorakit.errors import ExitCode
 from lorakit.families.base_model import is_small
+from lorakit.families.blocks import count, too_many
 from lorakit.planner import room
 from lorakit.planner.backend import half, lacks, without_xformers
 from lorakit.planner.disk import needed_bytes
@@ -182,6 +183,16 @@ def xformers(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
         )
 
 
+def blocks(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """The base has as many blocks as are to recompute."""
+    wanted, base = bundle.memory.checkpointing, facts.base
+    if isinstance(wanted, str) or base is None or base.guessed or not base.unet:
+        return
+    there = count(base.unet)
+    if wanted > there:
+        yield _error("memory.checkpointing", *too_many(wanted, there))
+
+
 def memory(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
     """Training fits into what is free, with a reserve."""
     predicted = facts.estimate or estimate(bundle, facts.base, facts.report, facts.hardware)
@@ -272,6 +283,7 @@ RULES: tuple[Rule, ...] = (
     warmup,
     optimizer_options,
     xformers,
+    blocks,
     memory,
     slow,
     prompts,

@@ -30,7 +30,12 @@ def phases(bundle: Bundle, base: BaseFacts | None, hardware: Hardware) -> tuple[
         weights, without, full = 0.01, 0.01, 0.005
     wide = 2 if bundle.train.precision == "fp32" else 1
     pictures = (bundle.dataset.resolution / native) ** 2 * bundle.train.batch_size
-    picture = {"none": without, "full": full}.get(str(bundle.memory.checkpointing), full)
+    wanted = bundle.memory.checkpointing
+    blocks = {"sd1": 38, "sd2": 38, "sdxl": 87}[family.name]
+    kept = (
+        1.0 if wanted == "none" else 0.0 if wanted == "full" else max(0, 1 - wanted / blocks) ** 2
+    )
+    picture = full + kept * (without - full)
     extent = EXTENTS[family.name][bundle.adapter.targets]
     if base is not None:
         extent = base.extents.get(bundle.adapter.targets, extent)

@@ -7,15 +7,16 @@ pictures of a step are split, the precision, and the optimizer. The effective ba
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lorakit.bundle.models import Bundle
 from lorakit.families.base_model import BaseFacts, is_small
+from lorakit.families.blocks import units
 from lorakit.hardware.facts import Hardware
 from lorakit.planner.budget import Budget, Verdict
-from lorakit.planner.estimate import Phase
+from lorakit.planner.estimate import Phase, Span
 from lorakit.planner.memory import phases
 from lorakit.planner.time import step_seconds
 
@@ -70,25 +71,65 @@ class Options:
 def candidates(
     bundle: Bundle, base: BaseFacts | None, hardware: Hardware, budget: Budget, options: Options
 ) -> list[Candidate]:
-    """All ways that the table prices, the bundle's own first where it does."""
-    ways = [bundle, *(b for b in _ways(bundle, options) if b != bundle)]
-    seconds = [step_seconds(b, base, hardware) for b in ways]
-    measured = all(seconds)
-    found = []
-    for way, span in zip(ways, seconds, strict=True):
+    """All ways that the table prices, the bundle's own first where it does.
+
+    Of the numbers of blocks that recompute only the fewest that fit: each block more takes less
+    memory and more time, so that no other can be better.
+    """
+    shares = recomputed_shares(bundle, base)
+    spans: list[Span | None] = []
+
+    def price(way: Bundle) -> Candidate | None:
         peak = max(phases(way, base, hardware) or (), key=lambda p: p.gib, default=None)
         if peak is None:
-            continue
-        effective = way.train.batch_size * way.train.accumulation
-        found.append(
-            Candidate(
-                bundle=way,
-                changes=_changes(bundle, way),
-                peak=peak,
-                verdict=budget.verdict(peak.gib),
-                pace=effective / span.middle if measured and span else usual_pace(way, base),
-            )
+            return None
+        spans.append(step_seconds(way, base, hardware))
+        return Candidate(
+            bundle=way,
+            changes=_changes(bundle, way),
+            peak=peak,
+            verdict=budget.verdict(peak.gib),
+            pace=usual_pace(way, base, shares),
         )
+
+    found = [c for c in [price(bundle)] if c]
+    for way in _ways(bundle, options):
+        if CHECKPOINTING in options.held:
+            tried = [price(way)] if way != bundle else []
+        else:
+            tried = _fewest(way, len(shares) - 1, price)
+        found += [c for c in tried if c and c.bundle != bundle]
+    if not all(spans):
+        return found
+    return [
+        replace(c, pace=c.bundle.train.batch_size * c.bundle.train.accumulation / span.middle)
+        for c, span in zip(found, spans, strict=True)
+        if span
+    ]
+
+
+def _fewest(
+    way: Bundle, blocks: int, price: Callable[[Bundle], Candidate | None]
+) -> list[Candidate | None]:
+    """With no block recomputing, with all, and with the fewest that fit in between."""
+
+    def at(number: int) -> Candidate | None:
+        value = {0: "none", blocks: "full"}.get(number, number)
+        memory = way.memory.model_copy(update={"checkpointing": value})
+        return price(way.model_copy(update={"memory": memory}))
+
+    none, full = at(0), at(blocks)
+    found = [none, full]
+    if none is None or full is None or none.verdict == "fits" or full.verdict == "no":
+        return found
+    low, high = 0, blocks
+    while high - low > 1:
+        middle = (low + high) // 2
+        tried = at(middle)
+        found.append(tried)
+        if tried is None:
+            break
+        low, high = (low, middle) if tried.verdict == full.verdict else (middle, high)
     return found
 
 
@@ -128,23 +169,30 @@ START = 0.5
 growing near batch 8 to 12, where this is 4 to 6 %."""
 
 
-def usual_pace(bundle: Bundle, base: BaseFacts | None) -> float:
+def usual_pace(bundle: Bundle, base: BaseFacts | None, shares: Sequence[float]) -> float:
     """Pictures a second in a unit that nobody knows: published ratios, to compare two settings of
-    one training where its device was not measured."""
-    batch = bundle.train.batch_size
+    one training where its device was not measured. `shares` are those of `recomputed_shares`."""
+    batch, wanted = bundle.train.batch_size, bundle.memory.checkpointing
+    last = len(shares) - 1
+    number = wanted if isinstance(wanted, int) else last if wanted == "full" else 0
     cost = (batch + START) / batch
-    cost *= 1 + RECOMPUTED * (bundle.memory.checkpointing != "none")
+    cost *= 1 + RECOMPUTED * shares[min(number, last)]
     if bundle.train.precision == "fp32" and not is_small(bundle, base):
         cost *= FP32  # a small model waits for its kernels to start, in any precision
     return 1 / cost
 
 
-def checkpointings(bundle: Bundle) -> tuple[Any, ...]:
-    """All values of `memory.checkpointing` for a bundle, the fastest first."""
-    return ("none", "full")
+def recomputed_shares(bundle: Bundle, base: BaseFacts | None) -> list[float]:
+    """For 0, 1, 2 and so on blocks that recompute, up to all: their share of what all compute."""
+    blocks = units(base.unet, bundle.adapter.targets) if base and base.unet else ()
+    if not blocks:
+        return [0.0, 1.0]
+    total = sum(block.flops_share for block in blocks)
+    return [0.0, *(x / total for x in itertools.accumulate(b.flops_share for b in blocks))]
 
 
 def _ways(bundle: Bundle, options: Options) -> Iterator[Bundle]:
+    """Every choice of all that is varied beside checkpointing."""
     train = bundle.train
     effective = train.batch_size * train.accumulation
     most = max(train.batch_size, options.fullest or effective)
@@ -153,14 +201,13 @@ def _ways(bundle: Bundle, options: Options) -> Iterator[Bundle]:
         PRECISION: options.precisions or (train.precision,),
         OPTIMIZER: ("adamw", "adafactor"),
         BATCH: split,
-        CHECKPOINTING: checkpointings(bundle),
     }
     for key in options.held:
         if key in axes:
             axes[key] = (_get(bundle, key),)
     if ACCUMULATION in options.held:
         axes[BATCH] = (train.batch_size,)
-    for precision, optimizer, batch, checkpointing in itertools.product(*axes.values()):
+    for precision, optimizer, batch in itertools.product(*axes.values()):
         changed = train.model_copy(
             update={
                 "precision": precision,
@@ -169,8 +216,7 @@ def _ways(bundle: Bundle, options: Options) -> Iterator[Bundle]:
                 "accumulation": effective // batch,
             }
         )
-        memory = bundle.memory.model_copy(update={"checkpointing": checkpointing})
-        yield bundle.model_copy(update={"train": changed, "memory": memory})
+        yield bundle.model_copy(update={"train": changed})
 
 
 def _changes(before: Bundle, after: Bundle) -> dict[str, Any]:

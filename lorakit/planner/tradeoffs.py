@@ -39,9 +39,10 @@ def _reasons(
         why = f"fastest; takes {chosen.gib:.1f} of the {limit:.1f} GiB that may be used"
         yield CHECKPOINTING, why
     elif without is not None:
+        fewest = isinstance(chosen.bundle.memory.checkpointing, int)
         yield (
             CHECKPOINTING,
-            f"{chosen.gib:.1f} GiB; with {_value(without, CHECKPOINTING)} it is "
+            f"{'the fewest blocks that fit: ' if fewest else ''}{chosen.gib:.1f} GiB; with {_value(without, CHECKPOINTING)} it is "
             f"{without.gib:.1f}{surcharge(without.peak)}, and {limit:.1f} may be used",
         )
     effective = chosen.bundle.train.batch_size * chosen.bundle.train.accumulation

@@ -21,7 +21,7 @@ from lorakit.runs.events import (
     Saved,
     SaveFailed,
 )
-from lorakit.train import checkpoint, device, download, lock, optim, prepare, resume
+from lorakit.train import checkpoint, checkpointing, device, download, lock, optim, prepare, resume
 from lorakit.train.adapters import files, final, lora, metadata
 from lorakit.train.batches import Batches
 from lorakit.train.control import Control
@@ -63,7 +63,8 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
 
     unet = family.load_unet(ready.folder, dtype).to(where)
     weights = lora.attach(unet, facts, bundle.adapter, bundle.train.seed)
-    device.trade(unet, bundle.memory)
+    checkpointing.apply(unet, bundle.memory.checkpointing, bundle.adapter.targets)
+    device.attend(unet, bundle.memory.attention)
     predict = family.predictor(unet, dtype)
     schedule = family.alphas_cumprod(ready.folder).to(where)
     model = Model(

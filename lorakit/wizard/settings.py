@@ -115,7 +115,7 @@ def parse(doc: FieldDoc, text: str) -> Any:
         return words.get(text.lower(), text)
     plain = text.replace(",", "").replace("_", "")
     try:
-        if doc.kind == "whole number":
+        if "whole number" in doc.kind:
             return int(plain)
         if doc.kind == "number":
             return float(plain)
