@@ -55,6 +55,8 @@ def test_help_and_version_import_nothing_that_takes_time(
         ("schema",),
         ("hardware",),
         ("presets",),
+        ("presets", "show", "sdxl-8gib"),
+        ("plan", "bundle.toml"),
         ("runs",),
         ("watch",),
         ("stop",),

@@ -253,6 +253,21 @@ def check(bundle: BundleFile, json: Json = False, settings: Settings = []) -> No
 
 
 @app.command()
+def plan(
+    bundle: BundleFile,
+    hardware: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Plan for the machine in this file.")
+    ] = None,
+    json: Json = False,
+    settings: Settings = [],  # noqa: B006
+) -> None:
+    """Say what a bundle takes in memory, time and disk, and what else would fit. Loads nothing."""
+    from lorakit.cli.plan import plan as command
+
+    raise typer.Exit(command(bundle, settings, hardware, json))
+
+
+@app.command()
 def schema() -> None:
     """Print the JSON schema of bundles."""
     from lorakit.cli.schema import schema as command

@@ -8,12 +8,14 @@ from lorakit.hardware.facts import Accelerator, Hardware, Tried
 def tried(hardware: Hardware) -> Tried | None:
     """What the probe saw of the device that trains; None: nobody has looked."""
     card = hardware.accelerator
-    for device in hardware.probe.devices if hardware.probe else ():
-        if card is None:
-            if device.kind == "cpu":
-                return device
-        elif (device.uuid and device.uuid == card.uuid) or (device.pci and device.pci == card.pci):
-            return device
+    devices = hardware.probe.devices if hardware.probe else ()
+    if card is None:
+        return next((d for d in devices if d.kind == "cpu"), None)
+    same = [d for d in devices if d.kind == card.kind]
+    for key in ("uuid", "pci", "name"):
+        found = [d for d in same if getattr(d, key) and getattr(d, key) == getattr(card, key)]
+        if len(found) == 1:
+            return found[0]
     return None
 
 

@@ -40,11 +40,10 @@ def _reasons(
         yield CHECKPOINTING, why
     elif without is not None:
         fewest = isinstance(chosen.bundle.memory.checkpointing, int)
-        yield (
-            CHECKPOINTING,
-            f"{'the fewest blocks that fit: ' if fewest else ''}{chosen.gib:.1f} GiB; with {_value(without, CHECKPOINTING)} it is "
-            f"{without.gib:.1f}{surcharge(without.peak)}, and {limit:.1f} may be used",
-        )
+        lead = "the fewest blocks that fit: " if fewest else ""
+        other = f"{_value(without, CHECKPOINTING)} it is {without.gib:.1f}{surcharge(without.peak)}"
+        why = f"{lead}{chosen.gib:.1f} GiB; with {other}, and {limit:.1f} may be used"
+        yield CHECKPOINTING, why
     effective = chosen.bundle.train.batch_size * chosen.bundle.train.accumulation
     if BATCH in chosen.changes:
         batch = chosen.bundle.train.batch_size

@@ -168,8 +168,8 @@ def test_what_a_person_chose_moves_what_is_recommended_beside_it(tmp_path: Path)
     assert row(state, "memory.checkpointing").value == "none"
     for key, text in (
         ("adapter.targets", "linear"),
-        ("train.optimizer", "adamw"),
         ("adapter.rank", "128"),
+        ("train.optimizer", "adamw"),
     ):
         state = settings.enter(state, key, text)
     assert row(state, "adapter.rank").why == "yours; recommended: 16"
