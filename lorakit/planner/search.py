@@ -41,6 +41,8 @@ class Candidate:
     peak: Phase
     """Of its phases the one that takes most memory."""
     verdict: Verdict | None
+    step: Span | None
+    """Seconds of one optimizer step; None: nobody knows how fast the device is."""
     pace: float
     """Pictures a second; where the speed of the device is not known, relative to other ones."""
 
@@ -77,18 +79,17 @@ def candidates(
     memory and more time, so that no other can be better.
     """
     shares = recomputed_shares(bundle, base)
-    spans: list[Span | None] = []
 
     def price(way: Bundle) -> Candidate | None:
         peak = max(phases(way, base, hardware) or (), key=lambda p: p.gib, default=None)
         if peak is None:
             return None
-        spans.append(step_seconds(way, base, hardware))
         return Candidate(
             bundle=way,
             changes=_changes(bundle, way),
             peak=peak,
             verdict=budget.verdict(peak.gib),
+            step=step_seconds(way, base, hardware),
             pace=usual_pace(way, base, shares),
         )
 
@@ -99,13 +100,10 @@ def candidates(
         else:
             tried = _fewest(way, len(shares) - 1, price)
         found += [c for c in tried if c and c.bundle != bundle]
-    if not all(spans):
+    if not all(c.step for c in found):
         return found
-    return [
-        replace(c, pace=c.bundle.train.batch_size * c.bundle.train.accumulation / span.middle)
-        for c, span in zip(found, spans, strict=True)
-        if span
-    ]
+    effective = bundle.train.batch_size * bundle.train.accumulation
+    return [replace(c, pace=effective / c.step.middle) for c in found if c.step]
 
 
 def _fewest(
