@@ -288,6 +288,21 @@ def check(
 
 
 @app.command()
+def plan(
+    bundle: BundleFile,
+    hardware: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Plan for the machine in this file.")
+    ] = None,
+    json: Json = False,
+    settings: Settings = [],  # noqa: B006
+) -> None:
+    """Say what a bundle takes in memory, time and disk, and what else would fit. Loads nothing."""
+    from lorakit.cli.plan import plan as command
+
+    raise typer.Exit(command(bundle, settings, hardware, json))
+
+
+@app.command()
 def schema() -> None:
     """Print the JSON schema of bundles."""
     from lorakit.cli.schema import schema as command
@@ -340,12 +355,55 @@ def doctor(
     raise typer.Exit(command(bundle, settings, runs, machine, probe, json))
 
 
-@app.command()
-def presets(
-    name: Annotated[str | None, typer.Argument(help="Show the settings of this one.")] = None,
-    json: Json = False,
-) -> None:
-    """List presets, or show one."""
-    from lorakit.cli.presets import presets as command
+presets_app = typer.Typer(help="List presets, or do something with one.")
+app.add_typer(presets_app, name="presets")
+
+PresetName = Annotated[str, typer.Argument(metavar="NAME", help="A preset's name, or its file.")]
+
+
+@presets_app.callback(invoke_without_command=True)
+def presets(context: typer.Context, json: Json = False) -> None:
+    """List presets, and say which are not for this machine."""
+    if context.invoked_subcommand is None:
+        from lorakit.cli.presets import list_presets as command
+
+        raise typer.Exit(command(json))
+
+
+@presets_app.command(name="list")
+def list_presets(json: Json = False) -> None:
+    """List presets, and say which are not for this machine."""
+    from lorakit.cli.presets import list_presets as command
+
+    raise typer.Exit(command(json))
+
+
+@presets_app.command(name="show")
+def show_preset(name: PresetName, json: Json = False) -> None:
+    """Print a preset, each value with its reason."""
+    from lorakit.cli.presets import show as command
 
     raise typer.Exit(command(name, json))
+
+
+@presets_app.command(name="copy")
+def copy_preset(
+    name: PresetName, file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")]
+) -> None:
+    """Write a whole preset to a file, to change or to share."""
+    from lorakit.cli.presets import copy as command
+
+    raise typer.Exit(command(name, file))
+
+
+@presets_app.command(name="save")
+def save_preset(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is to be called.")],
+    source: Annotated[Path, typer.Option("--from", metavar="BUNDLE", help="Whose settings.")],
+    title: Annotated[str, typer.Option(help="A few words.")] = "",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace one of yours.")] = False,
+) -> None:
+    """Keep a bundle's settings as a preset of yours, without what is personal in them."""
+    from lorakit.cli.presets import save as command
+
+    raise typer.Exit(command(name, source, title, overwrite))

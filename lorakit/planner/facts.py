@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from lorakit.bundle.problems import Problem
 from lorakit.dataset.report import DatasetReport
@@ -31,8 +31,8 @@ class Facts:
     """Whether the environment forbids the Hub."""
     prompt_tokens: tuple[int | None, ...] = ()
     """Tokens of each sample prompt; None where the base's tokenizer is not here."""
-    estimate: Estimate = field(default_factory=Estimate)
-    """What the training is predicted to take."""
+    estimate: Estimate | None = None
+    """What training is predicted to take."""
     problems: tuple[Problem, ...] = ()
     """What went wrong while looking."""
 
