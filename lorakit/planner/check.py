@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from lorakit.bundle.models import Bundle, OptimizerOptions
+from lorakit.bundle.models import PICO, Bundle, OptimizerOptions
 from lorakit.bundle.problems import Problem
 from lorakit.errors import ExitCode
 from lorakit.families.base_model import is_small
