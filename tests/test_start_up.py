@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -44,3 +45,17 @@ def test_the_machine_is_looked_at_in_less_than_it_takes_to_load_a_library() -> N
         for _ in range(3)
     ]
     assert min(tries) < 0.1
+
+
+BASES = {
+    "pico": "",
+    "sd1": '[base]\nmodel = "stable-diffusion-v1-5/stable-diffusion-v1-5"\n',
+    "sdxl": '[base]\nfamily = "sdxl"\nmodel = "stabilityai/stable-diffusion-xl-base-1.0"\n',
+}
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_a_plan_is_there_in_half_a_second(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "bundle.toml"
+    file.write_text(f'schema = 1\nname = "x"\n{BASES[name]}[[dataset.sources]]\npath = "."\n')
+    assert busy_seconds("plan", str(file)) < 0.5

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lorakit.cli import streams
+from lorakit.cli.machine import believed
 from lorakit.errors import LorakitError
 from lorakit.hardware.detect import detect
 from lorakit.hardware.facts import Accelerator, Hardware, Probe, Tried
@@ -17,10 +18,17 @@ HOLDERS = 5
 """Processes shown of those that hold memory of a card, the largest."""
 
 
-def hardware(as_json: bool, save: Path | None, probe: bool, compile_too: bool) -> int:
-    """Print the facts of this machine, and what is doubtful about it."""
-    found = detect()
-    if probe or compile_too:
+def hardware(
+    as_json: bool,
+    save: Path | None,
+    probe: bool,
+    compile_too: bool,
+    machine: Path | None = None,
+) -> int:
+    """Print the facts of this machine or of one in a file, and what is doubtful about it."""
+    given = believed(machine)
+    found = given or detect()
+    if given is None and (probe or compile_too):
         found = _probed(found, compile_too)
     if save is not None:
         _save(found, save)

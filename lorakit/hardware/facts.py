@@ -87,14 +87,15 @@ class TorchBuild:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """How fast a device works, as measured by `python -m lorakit.train.probe` or as published."""
+    """How fast a device works, as measured by `python -m lorakit.train.speed` or as published."""
 
-    tflops: dict[str, float]
+    tflops: dict[str, float] = field(default_factory=dict)
     """Large matrix products by precision (`fp32`, `fp16`, `bf16`), in 10^12 operations a second."""
     bandwidth_gb_s: float
     """Memory read and written by a large copy, in 10^9 bytes a second."""
     launch_us: float
-    """Least time between the starts of two small operations, in microseconds."""
+    """A small operation with what Python and autograd do around it, in microseconds: the mean of
+    a small network, forward and backward."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +157,8 @@ class Hardware:
     accelerators: tuple[Accelerator, ...] = ()
     probe: Probe | None = None
     """None: nobody has tried."""
+    speed: Speed | None = None
+    """Measured, of the device that training uses. None: nobody has, see `hardware/speed.py`."""
     findings: tuple[Problem, ...] = ()
     """What is wrong or doubtful about the machine, all warnings."""
 
@@ -181,10 +184,28 @@ class Hardware:
         return max(fit, key=_room, default=None)
 
     @property
+    def tried(self) -> Tried | None:
+        """What PyTorch said of the device that training runs on. None: it was not tried."""
+        card, devices = self.accelerator, self.probe.devices if self.probe else ()
+        if card is None:
+            return next((d for d in devices if d.kind == "cpu"), None)
+        same = [d for d in devices if d.kind == card.kind]
+        for key in ("uuid", "pci", "name"):
+            found = [d for d in same if getattr(d, key) and _bare(d, key) == _bare(card, key)]
+            if len(found) == 1:
+                return found[0]
+        return None
+
+    @property
     def device(self) -> str:
         """Where training runs, in words: `NVIDIA GeForce RTX 4090` or `CPU, 16 threads`."""
         card = self.accelerator
         return card.name if card else f"CPU, {self.cpu_threads} threads"
+
+
+def _bare(device: Accelerator | Tried, key: str) -> str:
+    """A name without what only one of driver and PyTorch puts before it."""
+    return str(getattr(device, key)).lower().removeprefix("gpu-").removeprefix("mig-")
 
 
 def _room(card: Accelerator) -> tuple[bool, float, float]:

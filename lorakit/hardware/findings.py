@@ -215,3 +215,18 @@ def _kernels(hardware: Hardware, environ: Mapping[str, str]) -> Iterator[Problem
             if right
             else "Install a build of PyTorch for this card; AMD's own pages list them.",
         )
+
+
+def by_topic(hardware: Hardware, environ: Mapping[str, str]) -> dict[str, tuple[Problem, ...]]:
+    """All doubts, by what they are about, for whoever tells each on a line of its own."""
+    about_kernels = tuple(_kernels(hardware, environ))
+    return {
+        "pytorch": tuple(_torch(hardware)),
+        "driver": tuple(_driver(hardware)),
+        "cards": tuple(_numbering(hardware, environ)),
+        "memory": tuple(_memory(hardware)),
+        "override": tuple(_override(hardware, environ)),
+        "allocator": tuple(_allocator(environ)),
+        "kernels": about_kernels,
+        "trials": tuple(p for p in of_probe(hardware, environ) if p not in about_kernels),
+    }

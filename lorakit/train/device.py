@@ -1,4 +1,4 @@
-"""Which device a training runs on, and what is traded for memory there."""
+"""Which device a training runs on, and with which attention kernel."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import psutil
 import torch
 
 from lorakit.bundle.lock import Lock
-from lorakit.bundle.models import Memory
 from lorakit.errors import LorakitError
 
 
@@ -76,12 +75,9 @@ def driver_uuid(text: str) -> str:
     return f"GPU-{text}" if len(raw) == 16 and any(raw) else ""
 
 
-def trade(unet: Any, memory: Memory) -> None:
-    """Set gradient checkpointing and the attention kernel of a model."""
-    if memory.checkpointing == "full":
-        unet.enable_gradient_checkpointing()
-        unet.train()  # the models recompute only in this mode; none of them has dropout
-    if memory.attention == "xformers":
+def attend(unet: Any, kernel: str) -> None:
+    """Set the attention kernel of a model, one of `memory.attention`."""
+    if kernel == "xformers":
         try:
             unet.enable_xformers_memory_efficient_attention()
         except (ImportError, ValueError, NotImplementedError) as error:

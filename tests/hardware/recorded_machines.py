@@ -1,11 +1,7 @@
-"""Machines as their tools answer, and a stand-in for the NVML module that gives these answers.
-
-`python tests/hardware/recorded_machines.py` writes them to tests/data/hardware.
-"""
+"""Machines as NVML answers, and a stand-in for its module that gives these answers."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,10 +10,7 @@ import pynvml
 from lorakit.hardware import nvml
 from lorakit.hardware.detect import assemble
 from lorakit.hardware.facts import Hardware
-from lorakit.hardware.files import save
 from lorakit.hardware.torch_build import build
-
-FOLDER = Path(__file__).resolve().parent.parent / "data" / "hardware"
 
 UNSUPPORTED = pynvml.NVML_ERROR_NOT_SUPPORTED
 """Put in the place of a value, it is what the driver answers for it."""
@@ -281,7 +274,3 @@ MACHINES = {
         torch("2.11.0+cu130", "13.0"),
     ),
 }
-
-if __name__ == "__main__":
-    for name, recorded in MACHINES.items():
-        save(recorded, FOLDER / f"{name}.toml")

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 from recorded_machines import (
-    FOLDER,
     GB10,
     GTX_745,
     GTX_1080_TI,
@@ -23,12 +22,10 @@ from recorded_machines import (
     torch,
 )
 
-from lorakit.errors import LorakitError
 from lorakit.hardware import machine as host
 from lorakit.hardware import nvml
 from lorakit.hardware.detect import detect
 from lorakit.hardware.facts import Hardware, TorchBuild
-from lorakit.hardware.files import load, save
 from lorakit.hardware.torch_build import build
 
 
@@ -166,42 +163,6 @@ def test_no_torch_and_torch_for_other_cards() -> None:
 def test_version_file_of_other_styles() -> None:
     assert build("2.0", "cuda = '11.8'\nhip = None\n") == TorchBuild(version="2.0", cuda="11.8")
     assert build("2.0", "").kind == "cpu"
-
-
-@pytest.mark.parametrize("name", MACHINES)
-def test_machine_files_hold_the_recorded_machines(name: str, tmp_path: Path) -> None:
-    save(MACHINES[name], tmp_path / "again.toml")
-    assert (tmp_path / "again.toml").read_text() == (FOLDER / f"{name}.toml").read_text()
-    loaded = load(FOLDER / f"{name}.toml")
-    assert loaded.device == MACHINES[name].device
-    assert loaded.findings == MACHINES[name].findings
-    assert [a.uuid for a in loaded.accelerators] == [a.uuid for a in MACHINES[name].accelerators]
-    save(loaded, tmp_path / "third.toml")
-    assert load(tmp_path / "third.toml") == loaded
-
-
-def test_every_machine_file_is_recorded() -> None:
-    assert {p.stem for p in FOLDER.glob("*.toml")} == set(MACHINES)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("schema = 1\ncpu_threads = 'two'\n", "cpu_threads"),
-        ("schema = 1\n[[accelerators]]\nkind = 'cuda'\n", "accelerators.0.name"),
-        ("cpu_threads = 2\n", "schema = 1"),
-        ("not toml", "cannot be read"),
-    ],
-)
-def test_a_machine_file_that_is_none_is_said_so(tmp_path: Path, text: str, words: str) -> None:
-    (tmp_path / "m.toml").write_text(text)
-    with pytest.raises(LorakitError, match=words):
-        load(tmp_path / "m.toml")
-
-
-def test_a_machine_file_of_a_newer_version_is_read(tmp_path: Path) -> None:
-    (tmp_path / "m.toml").write_text("schema = 1\ncpu_threads = 3\nquantum_cores = 1\n")
-    assert load(tmp_path / "m.toml").cpu_threads == 3
 
 
 def test_limits_of_a_container_count(tmp_path: Path) -> None:
