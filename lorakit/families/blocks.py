@@ -100,7 +100,7 @@ def too_many(wanted: int, there: int) -> tuple[str, str]:
     """What is wrong with more blocks than there are, and the way out."""
     return (
         f"memory.checkpointing is {wanted}, and this base has {there} blocks that can recompute.",
-        '--set memory.checkpointing=full, which is all of them, or a smaller number',
+        "--set memory.checkpointing=full, which is all of them, or a smaller number",
     )
 
 
