@@ -136,14 +136,8 @@ def device_of_speed(measured: Speed, on_cpu: bool) -> Device:
 
 def speed_of(hardware: Hardware) -> Speed | None:
     """The measured speed of the device that training would use."""
-    card = hardware.accelerator
-    if hardware.speed or hardware.probe is None:
-        return hardware.speed
-    for tried in hardware.probe.devices:
-        alike = tried.uuid == card.uuid if card and card.uuid else card and tried.name == card.name
-        if alike or (card is None and tried.kind == "cpu"):
-            return tried.speed
-    return None
+    tried = hardware.tried
+    return tried.speed if tried and tried.speed else hardware.speed
 
 
 def _device(speed: Speed, on_cpu: bool, factors: tuple[float, float]) -> Device:

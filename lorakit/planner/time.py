@@ -6,9 +6,12 @@ seconds of it.
 
 from __future__ import annotations
 
+import itertools
+
 from lorakit.bundle.models import PICO, Bundle
 from lorakit.dataset.report import DatasetReport
 from lorakit.families.base_model import BaseFacts
+from lorakit.families.blocks import units
 from lorakit.families.costs import Costs, Work, costs, picture, update
 from lorakit.hardware.facts import Hardware
 from lorakit.planner.disk import checkpoint_bytes, extent
@@ -36,7 +39,7 @@ def step_of(bundle: Bundle, base: BaseFacts | None) -> Step | None:
     return Step(
         forward=forward * passes,
         backward=backward * passes,
-        recomputed=forward.share(counted.recomputed) * (passes * recomputed_share(bundle)),
+        recomputed=forward.share(counted.recomputed) * (passes * recomputed_share(bundle, base)),
         update=update(bundle.train.optimizer).of(2 * held.layers, held.weights_a_rank * rank),
     )
 
@@ -124,6 +127,19 @@ def _area(bundle: Bundle, base: BaseFacts | None) -> float:
     return (bundle.dataset.resolution / factor) ** 2
 
 
-def recomputed_share(bundle: Bundle) -> float:
+def recomputed_share(bundle: Bundle, base: BaseFacts | None) -> float:
     """How much of what full checkpointing recomputes is recomputed, 0 to 1."""
-    return 1.0 if bundle.memory.checkpointing == "full" else 0.0
+    wanted = bundle.memory.checkpointing
+    if isinstance(wanted, int):
+        shares = recomputed_shares(bundle, base)
+        return shares[min(wanted, len(shares) - 1)]
+    return 1.0 if wanted == "full" else 0.0
+
+
+def recomputed_shares(bundle: Bundle, base: BaseFacts | None) -> list[float]:
+    """For 0, 1, 2 and so on blocks that recompute, up to all: their share of what all compute."""
+    blocks = units(base.unet, bundle.adapter.targets) if base and base.unet else ()
+    if not blocks:
+        return [0.0, 1.0]
+    total = sum(block.flops_share for block in blocks)
+    return [0.0, *(x / total for x in itertools.accumulate(b.flops_share for b in blocks))]
