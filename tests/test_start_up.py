@@ -27,10 +27,24 @@ def busy_seconds(*words: str) -> float:
 
 
 @pytest.mark.parametrize(
-    ("words", "limit"), [(("--help",), 0.35), (("--version",), 0.35), ((), 0.7)]
+    ("words", "limit"),
+    [(("--help",), 0.35), (("--version",), 0.35), (("hardware",), 0.5), ((), 0.7)],
 )
 def test_a_command_answers_at_once(words: tuple[str, ...], limit: float) -> None:
     assert busy_seconds(*words) < limit
+
+
+def test_the_machine_is_looked_at_in_less_than_it_takes_to_load_a_library() -> None:
+    """What is measured is the look itself: a second one, beside what imports cost."""
+    code = (
+        "import time; from lorakit.hardware.detect import detect; detect(); "
+        "a = time.process_time(); detect(); print(time.process_time() - a)"
+    )
+    tries = [
+        float(subprocess.run([sys.executable, "-c", code], capture_output=True).stdout)
+        for _ in range(3)
+    ]
+    assert min(tries) < 0.1
 
 
 BASES = {

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import math
 import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +123,7 @@ def _cached(base: Base) -> Path | None:
         return None
     family = FAMILIES[family_of(folder) or base.family]
     there = [os.path.isdir(folder / part) for part in family.parts]
-    weights = [_weights(folder, part) for part in _weighty(family)]
+    weights = [weights_of(folder, part) for part in _weighty(family)]
     return folder if all(there) and all(weights) else None
 
 
@@ -379,7 +377,7 @@ def weight_files(folder: Path, part: str) -> dict[Path, int]:
 
     Raises LorakitError where there are none.
     """
-    found = _weights(folder, part)
+    found = weights_of(folder, part)
     if found:
         return found
     raise LorakitError(
@@ -388,38 +386,14 @@ def weight_files(folder: Path, part: str) -> dict[Path, int]:
     )
 
 
-def _weights(folder: Path, part: str) -> dict[Path, int]:
+def weights_of(folder: Path, part: str) -> dict[Path, int]:
+    """The safetensors files of one part, with sizes; empty where there are none."""
     stem = WEIGHTS[part]
     for pattern in (f"{stem}.safetensors", f"{stem}-*.safetensors", f"{stem}.fp16*.safetensors"):
         found = {f: f.stat().st_size for f in sorted((folder / part).glob(pattern))}
         if found:
             return found
     return {}
-
-
-def digest(folder: Path, *parts: str) -> str:
-    """sha256 over the configuration and weights of some parts of a pipeline.
-
-    Weights that are there and not loaded, such as a second precision, have no part in it. Names
-    count relative to the folder, so the digest is the same wherever the folder lies. Each file is
-    read once by a process.
-    """
-    whole = hashlib.sha256()
-    for part in sorted(parts):
-        weights = _weights(folder, part) if part in WEIGHTS else {}
-        for file in sorted((folder / part).iterdir()):
-            spare = bool(weights) and file.suffix == ".safetensors" and file not in weights
-            if file.suffix in (".json", ".txt", ".safetensors") and not spare:
-                whole.update(f"{part}/{file.name}\0".encode())
-                facts = file.stat()
-                whole.update(_sha256(file, facts.st_size, facts.st_mtime_ns))
-    return whole.hexdigest()
-
-
-@cache
-def _sha256(file: Path, size_bytes: int, changed_ns: int) -> bytes:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").digest()
 
 
 def revision(base: BaseFacts) -> str:

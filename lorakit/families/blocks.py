@@ -3,8 +3,11 @@
 Such a block is a resnet or one block of a transformer. All is counted from the configuration, at
 the base's own resolution: what a block keeps for the backward pass unless it recomputes, and what
 it computes again if it does. That one comes first which frees most for its work; of equal ones the
-earlier, because what is freed there stays free for longer. Blocks before the first transformer have
-no place here: nothing before them is trained, so they keep nothing that could be freed.
+earlier, because what is freed there stays free for longer.
+
+Two kinds have no place here. Before the first transformer nothing is trained, so a resnet there
+keeps nothing that could be freed. And a transformer that ends the UNet would be computed again
+while everything else is still there: counted, leaving it out costs no byte, and saves its time.
 """
 
 from __future__ import annotations
@@ -77,6 +80,8 @@ def units(config: Mapping[str, Any], targets: str = "attention") -> tuple[Unit, 
     """
     walked = list(_walk(config, linear=targets == "linear"))
     blocks = [work for work in walked if work.kept]
+    if blocks and blocks[-1].kind == "transformer":
+        del blocks[-1]
     flops = sum(work.flops for work in walked)
     kept = sum(work.kept for work in blocks)
     return tuple(
@@ -103,10 +108,10 @@ def stages(config: Mapping[str, Any]) -> list[Stage]:
     """What a UNet with this configuration is made of, in the order in which it computes."""
     widths: list[int] = list(config["block_out_channels"])
     last = len(widths) - 1
-    layers = _each(config.get("layers_per_block", 2), len(widths))
-    depths = _each(config.get("transformer_layers_per_block", 1), len(widths))
+    layers = each(config.get("layers_per_block", 2), len(widths))
+    depths = each(config.get("transformer_layers_per_block", 1), len(widths))
     rising = config.get("reverse_transformer_layers_per_block") or depths[::-1]
-    contexts = _each(config["cross_attention_dim"], len(widths))
+    contexts = each(config["cross_attention_dim"], len(widths))
 
     def stage(name: str, kind: str, level: int, ins: list[int], depth: Any, more: bool) -> Stage:
         transformers = max(len(ins) - (name == "mid_block"), 0)
@@ -114,7 +119,7 @@ def stages(config: Mapping[str, Any]) -> list[Stage]:
             name=name,
             level=level,
             resnets=tuple((width, widths[level]) for width in ins),
-            depths=tuple(_each(depth, transformers)) if "CrossAttn" in kind else (),
+            depths=tuple(each(depth, transformers)) if "CrossAttn" in kind else (),
             context=contexts[level],
             sampled=more,
         )
@@ -196,5 +201,6 @@ def _transformer(
     return _Work(whole, again, kept, name, "transformer", level)
 
 
-def _each(value: Any, count: int) -> list[Any]:
+def each(value: Any, count: int) -> list[Any]:
+    """What a configuration says once for all, or for each."""
     return list(value) if isinstance(value, list | tuple) else [value] * count

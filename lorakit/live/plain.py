@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import TextIO
 
-from lorakit.runs import words
+from lorakit.runs import paging, words
 from lorakit.runs.events import Doing, Event, Finished, Started, Stepped
 from lorakit.runs.state import RunState, describe
 from lorakit.runs.status import Status
@@ -23,6 +23,7 @@ class PlainLog:
         self._phase = ""
         self._told_step = 0
         self._told_time = 0.0
+        self._paging = False
 
     def lines(self, event: Event, state: RunState) -> Iterator[str]:
         """What to print for an event; `state` already holds it."""
@@ -32,6 +33,9 @@ class PlainLog:
         if line is not None:
             level = "" if line.level == "info" else f"{line.level}: "
             yield self._say(event, f"{level}{words.clean(line.text)}")
+        if state.slowdown and not self._paging:
+            yield self._say(event, f"warning: {paging.words(state.slowdown)}")
+        self._paging = state.slowdown is not None
         if isinstance(event, Doing) and event.phase != self._phase:
             self._phase = event.phase
             yield self._say(event, figures(state))
@@ -69,12 +73,18 @@ def figures(state: RunState) -> str:
         words.speed(state.steps_per_second),
         f"{words.number(state.images_per_second, '.1f')} images/s",
         f"{words.clean(sensed.memory_of) if sensed else 'memory'} "
-        f"peak {words.number(state.memory_peak_gib, '.1f', 'GiB')}",
+        f"peak {words.number(state.memory_peak_gib, '.1f', 'GiB')}{_predicted(state)}",
         f"eta {words.duration(state.eta_seconds)}",
     ]
     if course.skipped:
         parts.append(f"{words.plural(course.skipped, 'step')} skipped")
     return "  ".join(parts)
+
+
+def _predicted(state: RunState) -> str:
+    told = state.predicted
+    peak = told.peak_gib if told else None
+    return f" (predicted {words.number(peak)})" if words.known(peak) else ""
 
 
 def progress(state: RunState) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from lorakit.bundle.models import Bundle, OptimizerOptions
+from lorakit.bundle.models import PICO, Bundle, OptimizerOptions
 from lorakit.bundle.problems import Problem
 from lorakit.errors import ExitCode
 from lorakit.families.base_model import is_small
@@ -170,6 +170,18 @@ def optimizer_options(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
 # memory
 
 
+def working(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """The device that training runs on does what PyTorch asks of it, as far as that was tried."""
+    device = facts.hardware.tried
+    if device is not None and device.failure:
+        yield _error(
+            "",
+            f"{device.name} cannot be trained on: {device.failure}.",
+            "lorakit doctor says what may help.",
+            ExitCode.NO_HARDWARE,
+        )
+
+
 def xformers(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
     """xformers is installed and has a card to run on, if it is asked for."""
     if bundle.memory.attention != "xformers":
@@ -191,6 +203,24 @@ def blocks(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
     there = count(base.unet)
     if wanted > there:
         yield _error("memory.checkpointing", *too_many(wanted, there))
+
+
+def cpu_only_torch(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """A card is not left idle for want of the right PyTorch, unless that is said on purpose.
+
+    pico, which is made for the CPU, may leave it so; the machine's own warning stands all the same.
+    """
+    card, torch = facts.hardware.idle, facts.hardware.torch
+    if card is None or torch is None or bundle.base.model == PICO:
+        return
+    yield _error(
+        "",
+        f"PyTorch {torch.version} cannot use {card.name}, and nobody said to train on the CPU, "
+        "which takes tens to hundreds of times as long.",
+        "Install the build that is named below, or train on the CPU on purpose: --cpu "
+        "(LORAKIT_CPU=1 for the wizard).",
+        ExitCode.NO_HARDWARE,
+    )
 
 
 def memory(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
@@ -263,12 +293,14 @@ def intervals(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
 
 def disk(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
     """The disk has room for the run."""
-    free, needed = facts.disk_free_bytes, needed_bytes(bundle, facts.base)
+    free = facts.disk_free_bytes
+    needed = needed_bytes(bundle, facts.base, facts.written)
+    more = f" more after step {facts.written.step}" if facts.written.step else ""
     if free is not None and needed > free:
         yield _error(
             "save.keep",
-            f"The run needs up to {needed / GIB:.2f} GiB, and {free / GIB:.2f} GiB are free in "
-            f"{facts.runs_folder or 'the folder of runs'}.",
+            f"The run needs up to {needed / GIB:.2f} GiB{more}, and {free / GIB:.2f} GiB are free "
+            f"in {facts.runs_folder or 'the folder of runs'}.",
             "Make room, lower save.keep, or let runs live elsewhere: LORAKIT_RUNS or --runs.",
             ExitCode.DATA,
         )
@@ -282,8 +314,10 @@ RULES: tuple[Rule, ...] = (
     precision,
     warmup,
     optimizer_options,
+    working,
     xformers,
     blocks,
+    cpu_only_torch,
     memory,
     slow,
     prompts,

@@ -13,7 +13,6 @@ from lorakit.bundle.models import Bundle
 from lorakit.dataset.report import DatasetReport
 from lorakit.families.base_model import BaseFacts
 from lorakit.hardware.facts import Hardware
-from lorakit.planner.disk import needed_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +79,13 @@ class Estimate:
 def estimate(
     bundle: Bundle, base: BaseFacts | None, report: DatasetReport | None, hardware: Hardware
 ) -> Estimate:
-    """What a training takes, from the table and from how fast the device is."""
-    from lorakit.planner import memory, time
+    """What a training of this bundle takes on this machine, as far as it can be told."""
+    from lorakit.planner import disk, memory, time  # they answer in the shapes above
 
+    cached = disk.cache_bytes(bundle, base, report) if report else 0
     return Estimate(
         phases=memory.phases(bundle, base, hardware) or (),
         step_seconds=time.step_seconds(bundle, base, hardware),
         total_seconds=time.total_seconds(bundle, base, report, hardware),
-        disk_bytes=needed_bytes(bundle, base),
+        disk_bytes=disk.needed_bytes(bundle, base) + cached,
     )

@@ -8,6 +8,7 @@ from lorakit.bundle.problems import Problem
 from lorakit.dataset.report import DatasetReport
 from lorakit.families.base_model import BaseFacts
 from lorakit.hardware.facts import Hardware
+from lorakit.planner.disk import NOTHING, Written
 from lorakit.planner.estimate import Estimate
 
 
@@ -22,6 +23,8 @@ class Facts:
     """Where runs are written."""
     runs_folder: str = ""
     """Where runs are written, in words."""
+    written: Written = NOTHING
+    """Of a run that goes on: what it has written."""
     modules: frozenset[str] = frozenset()
     """Optional Python modules that are installed, such as xformers."""
     offline: bool = False

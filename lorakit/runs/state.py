@@ -6,12 +6,13 @@ How old the last sign of life is, a viewer works out from `last_time`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Literal, NamedTuple
 
-from lorakit.runs import words
+from lorakit.runs import paging, words
 from lorakit.runs.course import START, Course, mean
 from lorakit.runs.events import (
     Doing,
@@ -19,6 +20,7 @@ from lorakit.runs.events import (
     Failed,
     Finished,
     Noted,
+    Predicted,
     Requested,
     Resumed,
     Sampled,
@@ -34,6 +36,9 @@ WARM_STEPS = 10
 
 WINDOW_STEPS = 50
 """Steps that the present speed is taken from."""
+
+FEW_STEPS = 5
+"""Steps that tell whether a training has just become slow."""
 
 LOG_LINES = 200
 MARKS = 100
@@ -67,6 +72,8 @@ class RunState:
     """The present process has read its bundle."""
     started: Started | None = None
     """Who it is: name, family, adapter, device, steps to do."""
+    predicted: Predicted | None = None
+    """What the training was last predicted to take."""
     course: Course = START
     """Steps, losses and what was saved and drawn on the way."""
     marks: tuple[Course, ...] = ()
@@ -88,6 +95,8 @@ class RunState:
     """The last reports of steps, of this process and after its first steps."""
     process_steps: int = 0
     """Steps done by this process."""
+    first_pace: Pace | None = None
+    """What the first steps took of this process, after the very first: its speed of its own."""
     sample_seconds: float | None = None
     save_seconds: float | None = None
     """How long the last sampling and saving took."""
@@ -122,17 +131,28 @@ class RunState:
     @property
     def pace(self) -> Pace:
         """What the last steps took together: `WINDOW_STEPS` of them, or all there are."""
+        return self._recent(WINDOW_STEPS)
+
+    def _recent(self, steps: int) -> Pace:
         recent = Pace(0, 0.0, 0.0, 0)
         for pace in reversed(self.window):
-            if recent.steps >= WINDOW_STEPS:
+            if recent.steps >= steps:
                 break
-            recent = Pace(
-                recent.steps + pace.steps,
-                recent.seconds + pace.seconds,
-                recent.wait_seconds + pace.wait_seconds,
-                recent.images + pace.images,
-            )
+            recent = _together(recent, pace)
         return recent
+
+    @property
+    def slowdown(self) -> float | None:
+        """How many times longer steps take than at first, where that is much and memory is full."""
+        first = self.first_pace
+        if first is None or not paging.full(self.sensed):
+            return None
+        recent = self._recent(FEW_STEPS)
+        if recent.steps < FEW_STEPS:
+            return None
+        now, then = _ratio(recent.seconds, recent.steps), _ratio(first.seconds, first.steps)
+        times = _ratio(now or 0.0, then)
+        return times if times is not None and times >= paging.TIMES else None
 
     @property
     def steps_per_second(self) -> float | None:
@@ -154,17 +174,35 @@ class RunState:
 
     @property
     def eta_seconds(self) -> float | None:
-        """From the last event to the end, with the samples and checkpoints still to come."""
-        if self.started is None or self.ended or self.process_steps <= WARM_STEPS:
+        """From the last event to the end, with the samples and checkpoints still to come.
+
+        The first steps say nothing yet, and until then the predicted speed counts, if there is one.
+        """
+        if self.started is None or self.ended:
             return None
         left = max(0, self.started.steps - self.step)
-        pace = self.pace
-        each = _ratio(pace.seconds, pace.steps)
+        if self.process_steps > WARM_STEPS:
+            each = self.step_seconds
+        else:
+            each = self._predicted_step_seconds
         if each is None:
             return None
         samples = self._still_to_come(self.started.sample_every) * (self.sample_seconds or 0.0)
         saves = self._still_to_come(self.started.save_every) * (self.save_seconds or 0.0)
         return left * each + samples + saves
+
+    @property
+    def step_seconds(self) -> float | None:
+        """What one of the last steps took."""
+        pace = self.pace
+        return _ratio(pace.seconds, pace.steps)
+
+    @property
+    def _predicted_step_seconds(self) -> float | None:
+        told = self.predicted
+        if told is None or told.step_seconds_low is None or told.step_seconds_high is None:
+            return None
+        return math.sqrt(max(0.0, told.step_seconds_low * told.step_seconds_high))
 
     def _still_to_come(self, every: int) -> int:
         """Multiples of `every` after this step and up to the last, and the last itself."""
@@ -227,7 +265,11 @@ def fold(state: RunState, event: Event) -> RunState:
         changed["log"] = (*state.log, line)[-LOG_LINES:]
     if state.first_time is None:
         changed["first_time"] = event.time
-    return replace(state, last_time=event.time, **changed)
+    after = replace(state, last_time=event.time, **changed)
+    if isinstance(event, Stepped | Sensed) and after.slowdown and not state.slowdown:
+        warning = LogLine(event.time, paging.words(after.slowdown), "warning")
+        return replace(after, log=(*after.log, warning)[-LOG_LINES:])
+    return after
 
 
 def replay(events: Iterable[Event], state: RunState | None = None) -> RunState:
@@ -235,11 +277,25 @@ def replay(events: Iterable[Event], state: RunState | None = None) -> RunState:
     return reduce(fold, events, state or RunState())
 
 
+def predictions(event: Predicted) -> tuple[str, str, str]:
+    """What was predicted, in words: peak, step and all of it; empty what was not."""
+    peak = words.number(event.peak_gib, ".1f", "GiB")
+    step = words.span(event.step_seconds_low, event.step_seconds_high, words.decimal)
+    total = words.span(event.total_seconds_low, event.total_seconds_high, words.duration)
+    return (
+        f"{peak} at most" if words.known(event.peak_gib) else "",
+        f"{step} s a step" if words.known(event.step_seconds_high) else "",
+        f"{total} in all" if words.known(event.total_seconds_high) else "",
+    )
+
+
 def describe(event: Event) -> LogLine | None:
     """What the log says of an event, or None where it is silent."""
     match event:
         case Noted():
             return LogLine(event.time, event.text, event.level)
+        case Predicted() if any(told := predictions(event)):
+            return LogLine(event.time, "predicted: " + ", ".join(filter(None, told)))
         case Saved():
             what = "checkpoint" if event.path.startswith("checkpoints") else "LoRA"
             return LogLine(
@@ -281,6 +337,7 @@ def _new_process(state: RunState, event: Event) -> dict[str, Any]:
         "ended": None,
         "window": (),
         "process_steps": 0,
+        "first_pace": None,
         "process_time": event.time,
         "earlier_seconds": state.elapsed_seconds,
     }
@@ -313,6 +370,10 @@ def _phase_left(state: RunState, time: float) -> dict[str, float]:
     return {"save_seconds": took} if state.doing.phase == "saving" else {}
 
 
+def _predicted(state: RunState, event: Predicted) -> dict[str, Any]:
+    return {"predicted": event}
+
+
 def _stepped(state: RunState, event: Stepped) -> dict[str, Any]:
     if not event.losses:
         return {}
@@ -320,7 +381,11 @@ def _stepped(state: RunState, event: Stepped) -> dict[str, Any]:
     course = state.course if before >= state.course.step else _back_to(state, before)
     kept = state.window if state.process_steps > WARM_STEPS else ()
     pace = Pace(len(event.losses), event.seconds, event.wait_seconds, event.images)
+    first = state.first_pace
+    if state.process_steps > WARM_STEPS and (first is None or first.steps < 2 * WARM_STEPS):
+        first = _together(first, pace) if first else pace
     return {
+        "first_pace": first,
         "course": course.after(event),
         "window": (*kept[1 - WINDOW_STEPS :], pace),
         "process_steps": state.process_steps + len(event.losses),
@@ -356,7 +421,8 @@ def _requested(state: RunState, event: Requested) -> dict[str, Any]:
 def _resumed(state: RunState, event: Resumed) -> dict[str, Any]:
     course = _back_to(state, event.step)
     marks = tuple(m for m in state.marks if m.step <= event.step)
-    return {"course": course, "marks": marks, "window": (), "process_steps": 0, "ended": None}
+    fresh = {"window": (), "process_steps": 0, "first_pace": None, "ended": None}
+    return {"course": course, "marks": marks, **fresh}
 
 
 def _back_to(state: RunState, step: int) -> Course:
@@ -372,6 +438,7 @@ def _ended(state: RunState, event: Finished | Failed) -> dict[str, Any]:
 
 
 _FOLDS: dict[type[Event], Callable[[RunState, Any], dict[str, Any]]] = {
+    Predicted: _predicted,
     Started: _started,
     Doing: _doing,
     Stepped: _stepped,
@@ -384,6 +451,15 @@ _FOLDS: dict[type[Event], Callable[[RunState, Any], dict[str, Any]]] = {
     Finished: _ended,
     Failed: _ended,
 }
+
+
+def _together(one: Pace, other: Pace) -> Pace:
+    return Pace(
+        one.steps + other.steps,
+        one.seconds + other.seconds,
+        one.wait_seconds + other.wait_seconds,
+        one.images + other.images,
+    )
 
 
 def _ratio(over: float, under: float | None) -> float | None:

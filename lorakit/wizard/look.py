@@ -15,6 +15,7 @@ from lorakit.errors import LorakitError
 from lorakit.families.base_model import BaseFacts, inspect, recognised, usual
 from lorakit.hardware.detect import detect
 from lorakit.hardware.facts import Hardware
+from lorakit.hardware.speed import recalled
 from lorakit.planner.check import check
 from lorakit.planner.facts import Facts
 from lorakit.survey import survey
@@ -29,7 +30,7 @@ Progress = Callable[[int, int], None]
 
 def machine() -> Hardware:
     """What is here."""
-    return detect()
+    return recalled(detect())
 
 
 def base(answers: Answers, here: Path) -> BaseFacts:
@@ -70,7 +71,7 @@ def again(state: State, step: str, progress: Progress) -> tuple[State, str]:
     Returns what is known then, and the step to go on at: the given one, or the first before it
     that has no good answer any more.
     """
-    state = state.knowing(hardware=machine())
+    state = state.knowing(hardware=state.known.hardware or machine())
     for earlier in NAMES[1 : NAMES.index(step)]:
         try:
             if earlier == "base":

@@ -38,8 +38,13 @@ def of_machine(hardware: Hardware) -> Iterator[Line]:
 
 
 def _card(card: Accelerator) -> str:
-    words = f"{card.name}, {_free(card.memory_free_gib, card.memory_total_gib)}"
-    return words if card.visible else f"{words}, hidden by the environment"
+    marks = (
+        ("integrated", card.integrated),
+        ("memory shared with the system", card.unified),
+        ("hidden", not card.visible),
+    )
+    free = _free(card.memory_free_gib, card.memory_total_gib)
+    return ", ".join([card.name, free, *(word for word, so in marks if so)])
 
 
 def _free(free: float | None, total: float | None) -> str:

@@ -305,12 +305,12 @@ def test_an_error_is_told_without_a_traceback_unless_asked_for(lorakit: Command)
 
 
 def test_a_stream_that_cannot_encode_a_name_still_gets_the_rest(
-    lorakit: Command, past: Callable[[str], Run]
+    process: Command, past: Callable[[str], Run]
 ) -> None:
     run = past("good")
     run.path.rename(run.path.with_name("Привет ✓"))
     env = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
-    ended = lorakit("runs", env=env)
+    ended = process("runs", env=env)
     assert ended.returncode == 0
     assert "done" in ended.stdout
 

@@ -16,7 +16,7 @@ from lorakit.bundle.write import tables
 from lorakit.dataset.buckets import fit
 from lorakit.dataset.report import DatasetReport, Picture
 from lorakit.errors import ExitCode
-from lorakit.families.base_model import BaseFacts
+from lorakit.families.base_model import BaseFacts, published, usual
 from lorakit.hardware.facts import Hardware, Probe, Tried
 from lorakit.hardware.files import load
 from lorakit.planner.check import RULES, check
@@ -232,6 +232,20 @@ def test_xformers() -> None:
     assert "does not run on the CPU" in found[0].what
 
 
+@pytest.mark.parametrize(("family", "there"), [("sd1", 36), ("sdxl", 84)])
+def test_blocks_that_recompute(family: str, there: int) -> None:
+    """Of a base that nobody knows yet nothing is said."""
+    facts = replace(SOUND, base=replace(BASE, family=family, unet=published(family)))
+    assert problems(facts, memory={"checkpointing": there}) == []
+    found = problems(facts, memory={"checkpointing": there + 1})
+    only(found, "error", "memory.checkpointing", f"is {there + 1}.*has {there} blocks.*=full")
+    assert problems(memory={"checkpointing": 999}) == []
+    elsewhere = replace(SOUND, base=usual("sd1", "somebody/else"))
+    assert problems(elsewhere, memory={"checkpointing": 999}) == []
+    known = replace(SOUND, base=usual("sd1", "runwayml/stable-diffusion-v1-5"))
+    assert "has 36 blocks" in problems(known, memory={"checkpointing": 37})[0].what
+
+
 def of(gib: float, phase: Literal["training", "sampling"] = "training") -> Estimate:
     """A prediction of this peak."""
     parts = (Part(name="base weights", gib=0.25 * gib), Part(name="activations", gib=0.75 * gib))
@@ -314,6 +328,23 @@ def test_a_large_base_on_the_cpu() -> None:
     only(problems(facts, train=quiet), "warning", "base.model", "CPU, 2 threads.*tens of seconds")
     small = replace(facts, base=replace(BASE, weight_bytes=4_000_000))
     assert problems(small, train=quiet) == []
+
+
+def test_a_card_that_this_pytorch_cannot_use_needs_a_word() -> None:
+    facts = replace(SOUND, hardware=machine("rtx4090-cpu-torch"))
+    fp32 = {"train": {"precision": "fp32"}}
+    [error, *_] = problems(facts, **fp32)
+    assert (error.severity, error.code) == ("error", ExitCode.NO_HARDWARE)
+    assert "PyTorch 2.11.0+cpu cannot use NVIDIA GeForce RTX 4090" in error.what
+    assert "--cpu" in error.fix
+    # pico is made for the CPU; hidden cards are the word; no card, no question.
+    pico = problems(facts, base={"model": "pico"}, **fp32)
+    assert all(p.severity == "warning" for p in pico)
+    cards = facts.hardware.accelerators
+    hidden = replace(facts.hardware, accelerators=tuple(replace(a, visible=False) for a in cards))
+    for hardware in (hidden, machine("cpu-only")):
+        found = problems(replace(facts, hardware=hardware), **fp32)
+        assert all(p.severity == "warning" for p in found)
 
 
 def test_prompts() -> None:

@@ -94,6 +94,9 @@ def test_entering_what_is_recommended_is_no_change(state: State) -> None:
         ("sample.negative", "300", "300"),
         ("sample.negative", "", ""),
         ("train.optimizer_options.beta2", "0.95", 0.95),
+        ("memory.checkpointing", "5", 5),
+        ("memory.checkpointing", "full", "full"),
+        ("memory.checkpointing", "none", "none"),
     ],
 )
 def test_values_are_read_as_people_type_them(
@@ -111,6 +114,8 @@ def test_values_are_read_as_people_type_them(
         ("train.precision", "int4", "fp32, fp16, bf16"),
         ("dataset.resolution", "63", "multiple of 8"),
         ("dataset.buckets", "perhaps", "true or false"),
+        ("memory.checkpointing", "0", "none, full, or 1 to 999"),
+        ("memory.checkpointing", "half", "none, full, or 1 to 999"),
         ("preset", "sdxl", "pico-cpu"),
         ("name", "../x", "letter"),
     ],
@@ -201,3 +206,9 @@ def test_no_preset_of_another_family_is_proposed(tmp_path: Path, family: str, na
         assert proposal.value("dataset.resolution") == FAMILIES[family].resolution
         choices = row(state, "preset").choices
         assert {find(choice).family for choice in choices} <= {family, "any"}
+
+
+def test_a_number_of_blocks_is_a_row_with_two_words_to_choose(state: State) -> None:
+    changed = row(settings.enter(state, "memory.checkpointing", "12"), "memory.checkpointing")
+    assert (changed.value, changed.changed, changed.choices) == ("12", True, ("none", "full"))
+    assert changed.allowed == "none, full, or 1 to 999"

@@ -22,13 +22,11 @@ from lorakit.families.families import FAMILIES
 from lorakit.train.adapters import files, lora
 from lorakit.train.families import clip
 from lorakit.train.families.clip import Encoder, complain
+from lorakit.train.step import DTYPES as DTYPES  # noqa: PLC0414
 from lorakit.train.step import Conditions, Predict
 
 if TYPE_CHECKING:
     from lorakit.train.families.painter import Painter
-
-DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-"""Compute dtypes by `train.precision`."""
 
 
 class StableDiffusion:
