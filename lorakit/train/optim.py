@@ -79,13 +79,14 @@ def update(made: torch.optim.Optimizer, called_off: Tensor) -> None:
         for weight in group["params"]:
             # State that this very step creates has nothing to go back to, so it must be finite.
             weight.grad.copy_(torch.where(skip, 0.0, weight.grad))
-    before = {id(t): (t, t.clone()) for t in _tensors(made)}
+    before = {id(t): (t, t.clone()) for t in tensors(made)}
     made.step()
     for now, old in before.values():
         now.copy_(torch.where(skip, old, now))
 
 
-def _tensors(made: torch.optim.Optimizer) -> list[Tensor]:
+def tensors(made: torch.optim.Optimizer) -> list[Tensor]:
+    """The weights of an optimizer and its state, as they are now."""
     weights = [p.data for g in made.param_groups for p in g["params"]]
     state = [t for p in made.state.values() for t in p.values() if isinstance(t, Tensor)]
     return weights + state
