@@ -324,7 +324,7 @@ def bench(
             metavar="FILE.toml",
             help="Where the results go; the picture beside it.",
             show_default=False,
-        ),  # fmt: skip
+        ),
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Keep the cases that the file has, measure the rest.")

@@ -70,8 +70,9 @@ def _panel(axes: Axes, bench: Bench, title: str, measured: Of, predicted: Of) ->
 
     ranks = sorted({case.rank for case in bench.cases})
     kernels = {a: [c for c in bench.cases if c.attention == a] for a in _kernels(bench)}
-    # The highest line has its numbers above, so those of the others stand below them.
-    highest = max(kernels, key=lambda a: max((measured(c) or 0 for c in kernels[a]), default=-1))
+    # The line that begins highest has its numbers above, so those of the others stand below them.
+    first = {a: next(filter(None, map(measured, kernels[a])), 0.0) for a in kernels}
+    highest = max(first, key=lambda a: first[a], default="")
     for attention, cases in kernels.items():
         colour, marker = COLOURS.get(attention, GREY), MARKERS.get(attention, "D")
         offset = (0, 7) if attention == highest else (0, -14)

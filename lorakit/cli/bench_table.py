@@ -17,7 +17,6 @@ from lorakit.cli import streams
 from lorakit.runs.bench_file import Bench, Case, differences, ratio
 from lorakit.runs.words import UNKNOWN, clean, number
 
-
 WORK = ("family", "resolution", "batch size", "precision", "targets", "optimizer")
 """Settings that decide what a step has to do."""
 

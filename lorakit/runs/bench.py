@@ -8,16 +8,10 @@ from __future__ import annotations
 
 import datetime
 import importlib.util
-import json
 import os
 import re
-import select
-import signal
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,9 +24,7 @@ from lorakit.families.families import FAMILIES
 from lorakit.hardware.facts import Hardware
 from lorakit.planner.estimate import Estimate
 from lorakit.runs.bench_file import Bench, Case, Machine, Settings, differences, read, write
-
-METER: tuple[str, ...] = (sys.executable, "-P", "-m", "lorakit.train.bench")
-"""The command that measures."""
+from lorakit.runs.meter import Died, Meter
 
 RANKS = (1, 8, 16, 32, 64, 128, 256)
 """Those of the published benchmark."""
@@ -47,11 +39,8 @@ MOST_SECONDS = 15.0
 """More time than this makes no quick case better."""
 
 LEAST_SECONDS = 0.5
-START_SECONDS = 180.0
-"""Importing torch and diffusers takes a few seconds, and from a cold disk much longer."""
-
 PATIENCE_SECONDS = 60.0
-"""A quick case may take longer than it was given by so much, to be built and counted."""
+"""A quick case may take all the time that is left, and so much more."""
 
 FULL_PATIENCE_SECONDS = 24 * 3600.0
 
@@ -76,98 +65,6 @@ class Request:
     full: bool = False
     seconds: float = QUICK_SECONDS
     """For all cases together, unless `full`."""
-
-
-class Died(Exception):
-    """The process that measures is gone, or does not answer; in words."""
-
-
-class Meter:
-    """The process that measures. It is started when it is first asked, and again after it died."""
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        self._log = tempfile.TemporaryFile()
-        self._read = b""
-
-    def __enter__(self) -> Meter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end()
-        self._log.close()
-
-    def start(self) -> dict[str, Any]:
-        """Start it and return what it says of the machine. Raises Died."""
-        self._read = b""
-        self._process = subprocess.Popen(
-            METER,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            start_new_session=True,  # Ctrl-C is ours, and we end it
-        )
-        return self._answer(START_SECONDS)
-
-    def ask(self, case: dict[str, Any], patience_seconds: float) -> dict[str, Any]:
-        """What a case took, or its `failure`. Raises Died."""
-        if self._process is None or self._process.poll() is not None:
-            self.start()
-        assert self._process is not None
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(case).encode() + b"\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            raise Died(self._how()) from None
-        answer = self._answer(patience_seconds)
-        if "failure" in answer and "hint" not in answer:
-            self._end()  # it ends by itself after these, and is not asked again
-        return answer
-
-    def _answer(self, patience_seconds: float) -> dict[str, Any]:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        until = time.monotonic() + patience_seconds
-        while b"\n" not in self._read:
-            left = until - time.monotonic()
-            ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, left))
-            if not ready:
-                self._end()
-                raise Died(f"gave no answer in {patience_seconds:.0f} seconds")
-            more = os.read(self._process.stdout.fileno(), 65536)
-            if not more:
-                raise Died(self._how())
-            self._read += more
-        line, _, self._read = self._read.partition(b"\n")
-        told: dict[str, Any] = json.loads(line)
-        return told
-
-    def _how(self) -> str:
-        """How the process ended."""
-        assert self._process is not None
-        code = self._process.wait()
-        if code < 0:
-            try:
-                return f"was killed by {signal.Signals(-code).name}"
-            except ValueError:
-                return f"was killed by signal {-code}"
-        return f"ended with exit code {code}{self._last_words()}"
-
-    def _last_words(self) -> str:
-        self._log.seek(0)
-        lines = self._log.read().decode("utf-8", errors="replace").split("\n")
-        said = [line.strip() for line in lines if line.strip()]
-        return f": {said[-1][:300]}" if said else ""
-
-    def _end(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            for pipe in (self._process.stdin, self._process.stdout):
-                if pipe is not None:
-                    pipe.close()
-            self._process = None
 
 
 Say = Callable[[Case, int, int], None]
@@ -196,8 +93,9 @@ def measure(
         work = Work.of(request, facts, hardware)
         file = path or Path(f"bench-{re.sub('[^A-Za-z0-9.]+', '-', work.settings.base)}.toml")
         bench = _begin(work, file, resume)
-        todo = [key for key in work.keys() if not _finished(bench.case(key))]
-        total, until = len(work.keys()), begun + request.seconds
+        keys = [(rank, kernel) for rank in work.ranks for kernel in work.attention]
+        todo = [key for key in keys if not _finished(bench.case(key))]
+        total, until = len(keys), begun + request.seconds
         spent = 0.0  # by a case beyond its share
         narrow: set[str] = set()  # attention kernels that have to checkpoint from here on
         for number, key in enumerate(todo):
@@ -206,7 +104,7 @@ def measure(
                 return bench, file, len(todo) - number
             share = min(MOST_SECONDS, max(LEAST_SECONDS, left / (len(todo) - number) - spent))
             asked = time.monotonic()
-            case = work.measured(meter, key, share, narrow)
+            case = work.measured(meter, key, share, max(share, left) + PATIENCE_SECONDS, narrow)
             spent = max(0.0, time.monotonic() - asked - share) if not case.level else spent
             bench = bench.with_case(case)
             write(bench, file)
@@ -301,10 +199,6 @@ class Work:
             attention=request.attention or (("sdpa", "xformers") if xformers else ("sdpa",)),
         )
 
-    def keys(self) -> list[tuple[int, str]]:
-        """All cases, smallest rank first."""
-        return [(rank, attention) for rank in self.ranks for attention in self.attention]
-
     def bundle(self, key: tuple[int, str], checkpointing: str) -> Bundle:
         """The training whose step is measured."""
         rank, attention = key
@@ -327,7 +221,12 @@ class Work:
         )
 
     def measured(
-        self, meter: Meter, key: tuple[int, str], share_seconds: float, narrow: set[str]
+        self,
+        meter: Meter,
+        key: tuple[int, str],
+        share_seconds: float,
+        patience_seconds: float,
+        narrow: set[str],
     ) -> Case:
         """One case; with checkpointing where it does not fit without, and then the larger ones
         of the same attention kernel, too."""
@@ -341,7 +240,7 @@ class Work:
                 "seconds": share_seconds,
                 "steps": FULL_STEPS if full else None,
             }
-            patience = FULL_PATIENCE_SECONDS if full else share_seconds + PATIENCE_SECONDS
+            patience = FULL_PATIENCE_SECONDS if full else patience_seconds
             try:
                 answer = meter.ask(asked, patience)
             except Died as error:

@@ -71,7 +71,7 @@ def machine(where: Any) -> dict[str, Any]:
 
     from lorakit.train.device import describe
 
-    versions = {"torch": torch.__version__}
+    versions = {"torch": str(torch.__version__)}
     for name in ("diffusers", "peft", "transformers", "xformers"):
         try:
             versions[name] = importlib.metadata.version(name)
@@ -115,10 +115,11 @@ def measured(case: dict[str, Any], where: Any, torch: Any) -> dict[str, Any]:
     from lorakit.train.families.stable_diffusion import release
     from lorakit.train.step import step
 
+    release()  # what the case before has left
     bundle = Bundle.model_validate(case["bundle"])
     base = inspect(bundle.base, Path.cwd())
     subject = synthetic.make(bundle, base, where, case["synthetic"])
-    release()
+    release()  # what only loading took
     device = getattr(torch, where.type)
     counted = hasattr(device, "max_memory_allocated")
     if counted:
@@ -127,15 +128,13 @@ def measured(case: dict[str, Any], where: Any, torch: Any) -> dict[str, Any]:
     def work() -> None:
         step(subject.model, subject.batches)
 
-    found = level(work, getattr(device, "synchronize", lambda: None), case["seconds"],
-                  case["steps"])  # fmt: skip
+    wait = getattr(device, "synchronize", lambda: None)
+    found = level(work, wait, case["seconds"], case["steps"])
     if counted:
         found["peak_gib"] = device.max_memory_allocated() / GIB
         found["reserved_gib"] = device.max_memory_reserved() / GIB
     elif where.type == "cpu":
         found["peak_gib"] = cpu_peak_bytes(subject, work) / GIB
-    del subject
-    release()
     return found
 
 

@@ -62,6 +62,22 @@ def optimizer(train: Train, weights: list[torch.nn.Parameter]) -> torch.optim.Op
     )
 
 
+INITIAL_SCALE = 2.0**16
+"""Where the loss scaling of fp16 starts; it falls by half with each step that overflows."""
+
+
+def scaler(train: Train, where: torch.device) -> torch.amp.GradScaler:
+    """Loss scaling for fp16, which does nothing for other precisions.
+
+    Nor does it on meta, where no value can be asked for, and none overflows.
+    """
+    if where.type == "meta":
+        return torch.amp.GradScaler("cpu", enabled=False)
+    return torch.amp.GradScaler(
+        where.type, init_scale=INITIAL_SCALE, enabled=train.precision == "fp16"
+    )
+
+
 def update(made: torch.optim.Optimizer, called_off: Tensor) -> None:
     """One optimizer step that leaves weights and state as they are where `called_off` is 1.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +21,8 @@ from lorakit.families.families import FAMILIES
 from lorakit.train import device as devices
 from lorakit.train import optim
 from lorakit.train.adapters import lora
+from lorakit.train.families import family_of
 from lorakit.train.families.stable_diffusion import DTYPES
-from lorakit.train.loop import INITIAL_SCALE, family_of
 from lorakit.train.objective import Objective
 from lorakit.train.step import Batch, Conditions, Model
 
@@ -50,11 +50,18 @@ class Subject:
         return held
 
 
-def make(bundle: Bundle, base: BaseFacts, where: torch.device, random_weights: bool) -> Subject:
+def make(
+    bundle: Bundle,
+    base: BaseFacts,
+    where: torch.device,
+    random_weights: bool,
+    size: Literal["real", "tiny"] = "real",
+) -> Subject:
     """The model of a bundle on a device, which may be meta, and the batches of one step.
 
-    `random_weights`: only the base's sizes are taken, those of its family's published model where
-    it is not here. Raises LorakitError where it is not here and its weights are asked for.
+    `random_weights`: only the base's sizes are taken, and where it is not here those of its
+    family's published model, or of a `tiny` one with the same parts. Raises LorakitError where it
+    is not here and its weights are asked for.
     """
     family, dtype = family_of(bundle), DTYPES[bundle.train.precision]
     if base.folder is None:
@@ -63,7 +70,7 @@ def make(bundle: Bundle, base: BaseFacts, where: torch.device, random_weights: b
                 f"The base model {base.model} is not on this machine.",
                 "Random weights of the same sizes measure the same: --synthetic.",
             )
-        config = family.real()
+        config = family.real() if size == "real" else family.tiny()
         schedule = torch.linspace(0.00085**0.5, 0.012**0.5, 1000).square()
         alphas = (1 - schedule).cumprod(0)
     else:
@@ -75,18 +82,12 @@ def make(bundle: Bundle, base: BaseFacts, where: torch.device, random_weights: b
         unet = family.load_unet(base.folder, dtype).to(where)
     weights = lora.attach(unet, FAMILIES[bundle.base.family], bundle.adapter, bundle.train.seed)
     devices.trade(unet, bundle.memory)
-    # On meta nothing can be read back, which a scaler does; there it has nothing to scale either.
-    scaled = bundle.train.precision == "fp16" and where.type != "meta"
     model = Model(
         family.predictor(unet, dtype),
         weights,
         Objective.of(alphas.to(where), base.prediction, bundle.loss.snr_gamma),
         optim.optimizer(bundle.train, weights),
-        torch.amp.GradScaler(
-            "cpu" if where.type == "meta" else where.type,
-            init_scale=INITIAL_SCALE,
-            enabled=scaled,
-        ),
+        optim.scaler(bundle.train, where),
         bundle.train.clip_norm,
     )
     side = bundle.dataset.resolution // base.latent_factor
@@ -105,7 +106,8 @@ def random_unet(config: Mapping[str, Any], dtype: torch.dtype, where: torch.devi
     sizes = {k: v for k, v in config.items() if not k.startswith("_")}
     with torch.device("meta"):
         unet = UNet2DConditionModel(**sizes)
-    unet = unet.to(dtype)
+    for weight in unet.parameters():
+        weight.data = weight.data.to(dtype)
     if where.type != "meta":
         unet = unet.to_empty(device=where)
         for weight in unet.parameters():
