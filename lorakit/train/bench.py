@@ -113,7 +113,6 @@ def measured(case: dict[str, Any], where: Any, torch: Any) -> dict[str, Any]:
     from lorakit.families.base_model import inspect
     from lorakit.train import synthetic
     from lorakit.train.families.stable_diffusion import release
-    from lorakit.train.step import step
 
     release()  # what the case before has left
     bundle = Bundle.model_validate(case["bundle"])
@@ -125,27 +124,22 @@ def measured(case: dict[str, Any], where: Any, torch: Any) -> dict[str, Any]:
     if counted:
         device.reset_peak_memory_stats()
 
-    def work() -> None:
-        step(subject.model, subject.batches)
-
     wait = getattr(device, "synchronize", lambda: None)
-    found = level(work, wait, case["seconds"], case["steps"])
+    found = level(subject.step, wait, case["seconds"], case["steps"])
     if counted:
         found["peak_gib"] = device.max_memory_allocated() / GIB
         found["reserved_gib"] = device.max_memory_reserved() / GIB
     elif where.type == "cpu":
-        found["peak_gib"] = cpu_peak_bytes(subject, work) / GIB
+        found["peak_gib"] = cpu_peak_bytes(subject) / GIB
     return found
 
 
-def cpu_peak_bytes(subject: Any, work: Callable[[], None]) -> int:
-    """Bytes of all tensors before a step, and what the allocator handed out on top in one."""
+def cpu_peak_bytes(subject: Any) -> int:
+    """Bytes of all tensors between two steps, and what the allocator handed out on top in one."""
     from lorakit.train import memory
-    from lorakit.train.optim import tensors
 
-    held = [*subject.resident(), *tensors(subject.model.optimizer)]
-    before = memory.count(lambda: None, held).alive
-    return before + memory.count_allocator(work).peak
+    before = memory.count(lambda: None, subject.held()).alive
+    return before + memory.count_allocator(subject.step).peak
 
 
 def level(

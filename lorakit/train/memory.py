@@ -1,7 +1,8 @@
 """Counts what tensors hold: on the meta device, on a real one, and as the allocator saw it.
 
 The first two are the same dispatch mode. On the meta device attention would take the plain path,
-which keeps a matrix that no fused kernel keeps; `fused_attention` calls the fused operator instead.
+which keeps a matrix that no fused kernel keeps; `attention_of` calls the operator of a fused kernel
+instead.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -36,54 +38,121 @@ class LiveStorages(TorchDispatchMode):
         super().__init__()
         self.alive = 0
         self.peak = 0
-        self._known: set[int] = set()
+        self.gradients = 0
+        """Bytes of `alive` that are gradients, if `watch` was told of the weights."""
+        self.peak_gradients = 0
+        """The same when `peak` was reached."""
+        self._known: dict[int, weakref.ref] = {}
+        self._hooks: list[Any] = []
         for tensor in resident:
-            self._see(tensor)
+            self.see(tensor)
 
-    def _see(self, tensor: Tensor) -> None:
+    def watch(self, weights: Iterable[nn.Parameter]) -> None:
+        """Tell the gradients of these weights, which have none yet, from other tensors."""
+        for weight in weights:
+            self._hooks.append(weight.register_post_accumulate_grad_hook(self._accumulated))
+
+    def __exit__(self, *told: Any) -> None:
+        while self._hooks:
+            self._hooks.pop().remove()
+        super().__exit__(*told)
+
+    def _accumulated(self, weight: Tensor) -> None:
+        if weight.grad is not None:
+            self.gradients += weight.grad.untyped_storage().nbytes()
+
+    def see(self, tensor: Tensor) -> None:
+        """Count a tensor's storage, if it is not yet, for as long as it lives."""
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key in self._known:
             return
         size = storage.nbytes()
-        self._known.add(key)
-        self.alive += size
-        self.peak = max(self.peak, self.alive)
-        weakref.finalize(storage, self._gone, key, size)
+        self._known[key] = weakref.ref(storage, lambda _: self._lost(key, size))
+        self.made(size)
 
-    def _gone(self, key: int, size: int) -> None:
-        self._known.discard(key)
+    def _lost(self, key: int, size: int) -> None:
+        del self._known[key]
+        self.gone(size)
+
+    def made(self, size: int) -> None:
+        """A storage of this many bytes is there."""
+        self.alive += size
+        if self.alive > self.peak:
+            self.peak, self.peak_gradients = self.alive, self.gradients
+
+    def gone(self, size: int) -> None:
+        """A storage of this many bytes was freed."""
         self.alive -= size
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(out):
-            if isinstance(leaf, Tensor):
-                self._see(leaf)
+        if _allocates(func):
+            for leaf in (out,) if isinstance(out, Tensor) else tree_leaves(out):
+                if isinstance(leaf, Tensor):
+                    self.see(leaf)
         return out
 
 
-FUSED = {
-    "cpu": torch.ops.aten._scaled_dot_product_flash_attention_for_cpu,
-    "cuda": torch.ops.aten._scaled_dot_product_flash_attention,
-}
-"""The operator behind `scaled_dot_product_attention` on each kind of device."""
+@cache
+def _allocates(operator: Any) -> bool:
+    """False where all that comes out of an operator shares memory with what went in."""
+    if operator is torch.ops.aten.lift_fresh.default:
+        return True  # a constant of Python's that nobody has seen before
+    return any(r.alias_info is None for r in operator._schema.returns)
+
+
+Kernel = Literal["flash", "efficient", "cpu", "math"]
+"""What computes attention: one of the fused kernels, of which the last but one is that of the CPU,
+or plain operators, which keep a matrix of all pairs."""
+
+
+def _efficient(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: Any) -> Any:
+    return torch.ops.aten._scaled_dot_product_efficient_attention(
+        query, key, value, None, torch.is_grad_enabled(), 0.0, causal, scale=scale
+    )
+
+
+def _flash(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: Any) -> Any:
+    return torch.ops.aten._scaled_dot_product_flash_attention(
+        query, key, value, 0.0, causal, scale=scale
+    )
+
+
+def _cpu(query: Tensor, key: Tensor, value: Tensor, causal: bool, scale: Any) -> Any:
+    return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        query, key, value, 0.0, causal, scale=scale
+    )
+
+
+FUSED = {"flash": _flash, "efficient": _efficient, "cpu": _cpu}
+"""The operators behind `scaled_dot_product_attention`; the output comes first."""
 
 
 @contextmanager
-def fused_attention(device: str) -> Iterator[None]:
-    """Attention on meta tensors keeps what the fused kernel of `device` (cpu, cuda) keeps.
+def attention_of(kernel: Kernel) -> Iterator[None]:
+    """Attention on meta tensors keeps what a kernel keeps.
 
     The function itself is replaced, because a function mode is not in force where gradient
     checkpointing recomputes a block in the backward pass.
     """
-    plain, operator = F.scaled_dot_product_attention, FUSED[device]
+    plain = F.scaled_dot_product_attention
+    fused = FUSED.get(kernel)
 
-    def attention(query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if query.is_meta:
-            out: Tensor = operator(query, key, value, scale=kwargs.get("scale"))[0]
-            return out
-        return plain(query, key, value, *args, **kwargs)
+    def attention(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        **more: Any,
+    ) -> Tensor:
+        if fused is None or attn_mask is not None or not query.is_meta:
+            return plain(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **more)
+        out: Tensor = fused(query, key, value, is_causal, scale)[0]
+        return out
 
     F.scaled_dot_product_attention = attention
     try:

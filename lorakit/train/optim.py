@@ -67,15 +67,9 @@ INITIAL_SCALE = 2.0**16
 
 
 def scaler(train: Train, where: torch.device) -> torch.amp.GradScaler:
-    """Loss scaling for fp16, which does nothing for other precisions.
-
-    Nor does it on meta, where no value can be asked for, and none overflows.
-    """
-    if where.type == "meta":
-        return torch.amp.GradScaler("cpu", enabled=False)
-    return torch.amp.GradScaler(
-        where.type, init_scale=INITIAL_SCALE, enabled=train.precision == "fp16"
-    )
+    """Loss scaling for fp16, which does nothing for other precisions; meta has that of a CPU."""
+    kind = "cpu" if where.type == "meta" else where.type
+    return torch.amp.GradScaler(kind, init_scale=INITIAL_SCALE, enabled=train.precision == "fp16")
 
 
 def update(made: torch.optim.Optimizer, called_off: Tensor) -> None:
@@ -91,21 +85,21 @@ def update(made: torch.optim.Optimizer, called_off: Tensor) -> None:
         made.step()
         return
     skip = called_off.bool()
-    for group in made.param_groups:
-        for weight in group["params"]:
-            # State that this very step creates has nothing to go back to, so it must be finite.
-            weight.grad.copy_(torch.where(skip, 0.0, weight.grad))
-    before = {id(t): (t, t.clone()) for t in tensors(made)}
-    made.step()
-    for now, old in before.values():
-        now.copy_(torch.where(skip, old, now))
-
-
-def tensors(made: torch.optim.Optimizer) -> list[Tensor]:
-    """The weights of an optimizer and its state, as they are now."""
-    weights = [p.data for g in made.param_groups for p in g["params"]]
-    state = [t for p in made.state.values() for t in p.values() if isinstance(t, Tensor)]
-    return weights + state
+    groups = made.param_groups
+    try:
+        for group in groups:
+            for weight in group["params"]:
+                # One weight at a time, so that only one of them is held twice.
+                made.param_groups = [{**group, "params": [weight]}]
+                # State that this very step creates has nothing to go back to: it must be finite.
+                weight.grad.copy_(torch.where(skip, 0.0, weight.grad))
+                state = [t for t in made.state[weight].values() if isinstance(t, Tensor)]
+                before = [(t, t.clone()) for t in (weight.data, *state)]
+                made.step()
+                for now, old in before:
+                    now.copy_(torch.where(skip, old, now))
+    finally:
+        made.param_groups = groups
 
 
 def flatten(

@@ -87,7 +87,7 @@ def counted(device: str, **options) -> tuple[memory.Count, int]:
     """What the dispatch mode counts in one step, and what was there before."""
     unet, model, batch = made(device, **options)
     held = resident(unet, model, batch)
-    with memory.fused_attention("cpu"):
+    with memory.attention_of("cpu"):
         before = memory.count(lambda: None, held).alive
         return memory.count(lambda: step(model, [batch]), held), before
 
@@ -155,7 +155,7 @@ def test_sd15_on_meta_is_what_was_measured_before() -> None:
             batch=1,
             side=64,
         )
-        with memory.fused_attention("cuda"):
+        with memory.attention_of("flash"):
             seen = memory.count(lambda: step(model, [batch]), resident(unet, model, batch))  # noqa: B023
         peaks.append(seen.peak / 2**30)
     assert peaks == [pytest.approx(2.4, abs=0.1), pytest.approx(1.8, abs=0.1)]
@@ -177,7 +177,7 @@ def test_sdxl_on_meta_is_what_was_measured_before() -> None:
             family="sdxl",
             rank=16,
         )
-        with memory.fused_attention("cuda"):
+        with memory.attention_of("flash"):
             seen = memory.count(lambda: step(model, [batch]), resident(unet, model, batch))  # noqa: B023
         peaks.append(seen.peak / 2**30)
     assert peaks == [pytest.approx(10.2, abs=0.1), pytest.approx(5.4, abs=0.1)]
