@@ -12,6 +12,7 @@ from lorakit.errors import ExitCode
 
 if TYPE_CHECKING:
     from lorakit.bundle.models import Bundle
+    from lorakit.planner.estimate import Estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class Examined:
 
     bundle: Bundle | None
     problems: tuple[Problem, ...]
+    estimate: Estimate | None = None
 
     @property
     def exit_code(self) -> int:
@@ -38,18 +40,21 @@ def examine(path: Path, settings: Sequence[str], runs: Path | None = None) -> Ex
         return Examined(None, tuple(error.problems))
     if bundle is None:
         return Examined(None, tuple(problems))
-    return Examined(bundle, (*problems, *judge(bundle, path, settings, runs)))
+    judged = judge(bundle, path, settings, runs)
+    return replace(judged, problems=(*problems, *judged.problems))
 
 
 def judge(
     bundle: Bundle, path: Path, settings: Sequence[str] = (), runs: Path | None = None
-) -> list[Problem]:
-    """What is wrong or doubtful about a bundle on this machine; `path` is the file it is from."""
+) -> Examined:
+    """What is wrong or doubtful about a bundle on this machine, and what it is predicted to take;
+    `path` is the file it is from."""
     from lorakit.planner.check import check
     from lorakit.survey import survey
 
     facts = survey(bundle, path.resolve().parent, runs=runs)
-    return _placed(check(bundle, facts), path, settings)
+    problems = _placed(check(bundle, facts), path, settings)
+    return Examined(bundle, tuple(problems), facts.estimate)
 
 
 def _placed(found: list[Problem], path: Path, settings: Sequence[str]) -> list[Problem]:

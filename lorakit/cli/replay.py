@@ -37,12 +37,13 @@ def replay(name: str, strict: bool, runs: Path | None) -> int:
         if strict:
             raise LorakitError(what, "Without --strict it is trained as it stands.")
         streams.err(clean(f"{what} It is trained as it stands."))
-    problems = [*source.notes, *judge(bundle, source.path, runs=runs)]
+    judged = judge(bundle, source.path, runs=runs)
+    problems = [*source.notes, *judged.problems]
     streams.problems(problems, str(source.path))
     if errors := [p for p in problems if p.severity == "error"]:
         return errors[0].code
     if then is None:
-        return start(create(bundle, root, source.folder))
+        return start(create(bundle, root, source.folder), judged.estimate)
 
     streams.err("looking at what is here: versions, pictures, base ...")
     now = present(absolute(bundle, source.folder))
@@ -65,7 +66,7 @@ def replay(name: str, strict: bool, runs: Path | None) -> int:
     waiting = bundle.model_copy(update={"lock": then.model_copy(update={"result": None})})
     kept = then.model_copy(update={"run": str(home.path) if home else ""})
     repeated = source.bundle.model_copy(update={"lock": kept})
-    return start(create(waiting, root, source.folder, original=repeated))
+    return start(create(waiting, root, source.folder, original=repeated), judged.estimate)
 
 
 def original(source: Given, then: Lock, root: Path) -> Run | None:

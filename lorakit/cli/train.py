@@ -8,6 +8,7 @@ from lorakit.cli import streams
 from lorakit.cli.examined import examine
 from lorakit.cli.given import given
 from lorakit.errors import LorakitError
+from lorakit.planner.estimate import Estimate
 from lorakit.runs.directory import Run, create, every, runs_root
 from lorakit.runs.launch import START_SECONDS, await_started, launch, refuse_running
 from lorakit.runs.words import clean
@@ -20,7 +21,7 @@ def train(path: Path, settings: list[str], runs: Path | None, detach: bool) -> i
     if examined.bundle is None or examined.exit_code:
         return examined.exit_code
     run = create(examined.bundle, runs_root(runs), path.resolve().parent)
-    return start_detached(run) if detach else start(run)
+    return (start_detached if detach else start)(run, examined.estimate)
 
 
 def resume(what: Path, settings: list[str], runs: Path | None, detach: bool) -> int:
@@ -51,7 +52,7 @@ def resume(what: Path, settings: list[str], runs: Path | None, detach: bool) -> 
     else:
         said.append(f"{run.name} has no checkpoint yet: it begins at its first step again")
     streams.err(*map(clean, said))
-    return start_detached(run) if detach else start(run)
+    return (start_detached if detach else start)(run, examined.estimate)
 
 
 def _meant(what: Path, runs: Path | None) -> tuple[Run, Path]:
@@ -69,9 +70,9 @@ def _meant(what: Path, runs: Path | None) -> tuple[Run, Path]:
     return same, source.path
 
 
-def start_detached(run: Run) -> int:
+def start_detached(run: Run, estimate: Estimate | None = None) -> int:
     """Start a run, wait until it is up, and print its directory."""
-    up = await_started(run, launch(run))
+    up = await_started(run, launch(run, estimate))
     streams.out(str(run.path))
     if up:
         streams.err(f"{run.name} is training. Look at it: lorakit watch   Stop it: lorakit stop")
@@ -83,13 +84,13 @@ def start_detached(run: Run) -> int:
     return 0
 
 
-def start(run: Run) -> int:
+def start(run: Run, estimate: Estimate | None = None) -> int:
     """Start a run and follow it to its end, or until the viewer leaves."""
     from lorakit.live.ending import conclude
     from lorakit.live.follow import follow
 
     streams.err(f"run {run.path}")
-    seen = follow(run, lambda: launch(run))
+    seen = follow(run, lambda: launch(run, estimate))
     lines, code = conclude(run, seen)
     streams.out(*lines)
     if seen.left == "viewer left":

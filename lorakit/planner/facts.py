@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lorakit.bundle.problems import Problem
 from lorakit.dataset.report import DatasetReport
 from lorakit.families.base_model import BaseFacts
 from lorakit.hardware.facts import Hardware
+from lorakit.planner.estimate import Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,8 @@ class Facts:
     """Whether the environment forbids the Hub."""
     prompt_tokens: tuple[int | None, ...] = ()
     """Tokens of each sample prompt; None where the base's tokenizer is not here."""
+    estimate: Estimate = field(default_factory=Estimate)
+    """What the training is predicted to take."""
     problems: tuple[Problem, ...] = ()
     """What went wrong while looking."""
 

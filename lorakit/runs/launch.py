@@ -18,9 +18,10 @@ from typing import IO
 
 from lorakit import __version__
 from lorakit.errors import ExitCode, LorakitError
+from lorakit.planner.estimate import Estimate
 from lorakit.runs.control import myself
 from lorakit.runs.directory import Run, replace_text
-from lorakit.runs.events import Doing, Failed, Log, Tail
+from lorakit.runs.events import Doing, Failed, Log, Predicted, Tail
 from lorakit.runs.identity import identify
 from lorakit.runs.state import RunState, replay
 from lorakit.runs.status import is_running
@@ -42,11 +43,12 @@ def refuse_running(run: Run) -> None:
         raise _taken(run)
 
 
-def launch(run: Run) -> subprocess.Popen[bytes]:
+def launch(run: Run, estimate: Estimate | None = None) -> subprocess.Popen[bytes]:
     """Start the trainer in a session of its own and write `run.json`.
 
     Its output goes to `train.log`, its environment is ours. What earlier processes of the run have
-    said no longer holds from here on. Raises LorakitError where the run is already being trained.
+    said no longer holds from here on. What the estimate predicts is written for viewers to show
+    beside what is measured. Raises LorakitError where the run is already being trained.
     """
     refuse_running(run)
     command = [*WORKER, str(run.path)]
@@ -57,6 +59,8 @@ def launch(run: Run) -> subprocess.Popen[bytes]:
                 stale.unlink()
         with contextlib.closing(Log(run.events)) as events:
             events.append(Doing(phase="starting"))
+            if estimate is not None:
+                events.append(predicted(estimate))
         process = subprocess.Popen(
             command,
             cwd=run.path,
@@ -78,6 +82,18 @@ def launch(run: Run) -> subprocess.Popen[bytes]:
     }
     replace_text(run.path / "run.json", json.dumps(facts, indent=2) + "\n")
     return process
+
+
+def predicted(estimate: Estimate) -> Predicted:
+    """An estimate as the event that viewers read."""
+    step, total = estimate.step_seconds, estimate.total_seconds
+    return Predicted(
+        peak_gib=estimate.peak_gib,
+        step_seconds_low=step.low if step else None,
+        step_seconds_high=step.high if step else None,
+        total_seconds_low=total.low if total else None,
+        total_seconds_high=total.high if total else None,
+    )
 
 
 START_SECONDS = 60
