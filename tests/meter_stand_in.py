@@ -37,6 +37,7 @@ say(
         "threads": 8,
         "precision": "bf16",
         "versions": {"torch": "2.11.0+cu128"},
+        "speed": {"tflops": {"bf16": 80.0}, "bandwidth_gb_s": 600.0, "launch_us": 6.0},
         "memory": "PyTorch's allocator on the card: allocated, and reserved",
     }
 )

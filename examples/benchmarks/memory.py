@@ -63,11 +63,17 @@ class Case:
 @dataclass(frozen=True, kw_only=True)
 class Row:
     case: Case
-    predicted_gib: float
+    parts_gib: dict[str, float]
+    """What is predicted, by what it is for."""
     allocated_gib: float | None = None
     reserved_gib: float | None = None
     step_seconds: float | None = None
     failure: str = ""
+
+    @property
+    def predicted_gib(self) -> float:
+        """All parts together."""
+        return sum(self.parts_gib.values())
 
     @property
     def error_percent(self) -> float | None:
@@ -113,22 +119,19 @@ def small() -> Iterator[Case]:
         yield replace(case, precision="fp32", tiny=True)
 
 
-def made(case: Case, where: Any) -> Any:
-    """The model and the batch of a case on a device."""
+def bundle_of(case: Case) -> Any:
+    """The training whose step is counted and done."""
     from lorakit.bundle.models import Bundle
-    from lorakit.families.base_model import usual
     from lorakit.families.families import FAMILIES
-    from lorakit.train import synthetic
 
-    family = FAMILIES[case.family]
-    bundle = Bundle.model_validate(
+    return Bundle.model_validate(
         {
             "schema": 1,
             "name": "memory",
             "base": {"family": case.family, "model": f"random/{case.family}"},
             "dataset": {
                 "sources": [{"path": "."}],
-                "resolution": 64 if case.tiny else family.resolution,
+                "resolution": 64 if case.tiny else FAMILIES[case.family].resolution,
             },
             "adapter": {"rank": case.rank, "alpha": float(case.rank), "targets": case.targets},
             "train": {
@@ -140,34 +143,53 @@ def made(case: Case, where: Any) -> Any:
             "memory": {"checkpointing": case.checkpointing},
         }
     )
-    size = "tiny" if case.tiny else "real"
-    return synthetic.make(bundle, usual(case.family), where, random_weights=True, size=size)
 
 
-def predicted(case: Case, kind: str) -> float:
-    """GiB at the worst moment of a step, counted on the meta device as it runs on a `kind`."""
+def shape_of(case: Case) -> Any:
+    """The sizes of the base: those of the published model, or of a tiny one with the same parts."""
+    from lorakit.train import sizes
+    from lorakit.train.families import family_of
+
+    shape = sizes.of(case.family)
+    if not case.tiny:
+        return shape
+    return replace(shape, unet={"in_channels": 4, **family_of(bundle_of(case)).tiny()})
+
+
+def made(case: Case, where: Any) -> Any:
+    """The model and the batch of a case on a device."""
+    from lorakit.train import sizes, synthetic
+    from lorakit.train.families.stable_diffusion import DTYPES
+
+    bundle, shape = bundle_of(case), shape_of(case)
+    unet = sizes.unet(shape.unet, DTYPES[case.precision], where)
+    side = bundle.dataset.resolution // shape.latent_factor
+    return synthetic.around(unet, shape.unet, bundle, side)
+
+
+def predicted(case: Case, device: str) -> dict[str, float]:
+    """GiB by what they are for, at the worst moment of a step on a `device`: the dry run."""
     import torch
 
-    from lorakit.train import memory
-    from lorakit.train.optim import tensors
-    from lorakit.train.step import step
+    from lorakit.train import dryrun
+    from lorakit.train.families import family_of
 
     torch.set_num_threads(1)
-    subject = made(case, torch.device("meta"))
-    with memory.fused_attention(kind):
-        step(subject.model, subject.batches)  # makes the optimizer's state
-        held = [*subject.resident(), *tensors(subject.model.optimizer)]
-        return memory.count(lambda: step(subject.model, subject.batches), held).peak / GIB
+    bundle, shape = bundle_of(case), shape_of(case)
+    family, kernel = family_of(bundle), dryrun.kernel_on(device, bundle)
+    with dryrun.undisturbed():
+        unet, weights = dryrun.prepared(family, shape, bundle)
+        parts = dryrun.training(family, shape, bundle, kernel, unet, weights)
+    return {name: size / GIB for name, size in parts.items()}
 
 
-def on_card(case: Case, predicted_gib: float) -> Row:
+def on_card(case: Case, parts: dict[str, float]) -> Row:
     """The same steps on the card."""
     import torch
 
     from lorakit.train.families.stable_diffusion import release
-    from lorakit.train.step import step
 
-    row = Row(case=case, predicted_gib=predicted_gib)
+    row = Row(case=case, parts_gib=parts)
     release()
     try:
         subject = made(case, torch.device("cuda"))
@@ -175,7 +197,7 @@ def on_card(case: Case, predicted_gib: float) -> Row:
         torch.cuda.reset_peak_memory_stats()
         for _ in range(STEPS):
             begun = time.perf_counter()
-            step(subject.model, subject.batches)
+            subject.step()
             torch.cuda.synchronize()
     except torch.cuda.OutOfMemoryError:
         return replace(row, failure="out of memory")
@@ -187,19 +209,18 @@ def on_card(case: Case, predicted_gib: float) -> Row:
     )
 
 
-def on_cpu(case: Case, predicted_gib: float) -> Row:
+def on_cpu(case: Case, parts: dict[str, float]) -> Row:
     """The same step on the CPU, as its allocator saw it."""
     import torch
 
     from lorakit.train.bench import cpu_peak_bytes
-    from lorakit.train.step import step
 
     subject = made(case, torch.device("cpu"))
     begun = time.perf_counter()
-    step(subject.model, subject.batches)
+    subject.step()
     took = time.perf_counter() - begun
-    peak = cpu_peak_bytes(subject, lambda: step(subject.model, subject.batches))
-    return Row(case=case, predicted_gib=predicted_gib, allocated_gib=peak / GIB, step_seconds=took)
+    peak = cpu_peak_bytes(subject) / GIB
+    return Row(case=case, parts_gib=parts, allocated_gib=peak, step_seconds=took)
 
 
 def measured(cases: list[Case], limit_seconds: float, cpu: bool) -> Iterator[Row]:
@@ -211,13 +232,13 @@ def measured(cases: list[Case], limit_seconds: float, cpu: bool) -> Iterator[Row
     workers = max(1, min(8, len(os.sched_getaffinity(0)) - 2))
     pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
     try:
-        told: list[tuple[Case, Future[float]]] = [
+        told: list[tuple[Case, Future[dict[str, float]]]] = [
             (case, pool.submit(predicted, case, "cuda")) for case in cases
         ]
-        for case, gib in told:
+        for case, parts in told:
             if time.monotonic() - begun > limit_seconds:
                 return
-            yield on_card(case, gib.result())
+            yield on_card(case, parts.result())
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
@@ -316,7 +337,14 @@ def main() -> int:
         "median_error_percent": statistics.median(errors) if errors else None,
         "worst_error_percent": max(errors, default=None),
         "left_out": len(cases) - len(rows),
-        "rows": [{**asdict(row), "error_percent": row.error_percent} for row in rows],
+        "rows": [
+            {
+                **asdict(row),
+                "predicted_gib": row.predicted_gib,
+                "error_percent": row.error_percent,
+            }
+            for row in rows
+        ],
     }
     args.out.write_text(json.dumps(whole, indent=2) + "\n", encoding="utf-8")
     if errors:

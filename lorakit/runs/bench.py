@@ -12,7 +12,7 @@ import os
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ from lorakit.bundle.models import PICO, Base, Bundle
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.families.base_model import BaseFacts, inspect, recognised
 from lorakit.families.families import FAMILIES
-from lorakit.hardware.facts import Hardware
-from lorakit.planner.estimate import Estimate
+from lorakit.hardware.facts import Hardware, Speed
+from lorakit.planner.estimate import estimate
 from lorakit.runs.bench_file import Bench, Case, Machine, Settings, differences, read, write
 from lorakit.runs.meter import Died, Meter
 
@@ -191,7 +191,7 @@ class Work:
         return cls(
             base=base,
             facts=facts,
-            hardware=hardware,
+            hardware=replace(hardware, speed=Speed(**told["speed"])),
             machine=_machine(told, hardware),
             settings=settings,
             memory=told["memory"],
@@ -261,9 +261,7 @@ class Work:
 
     def predicted(self, bundle: Bundle) -> dict[str, Any]:
         """What the planner says of a case, as far as it says anything."""
-        told = _estimate(bundle, self.facts, self.hardware)
-        if told is None:
-            return {}
+        told = estimate(bundle, self.facts, None, self.hardware)
         training = next((p for p in told.phases if p.name == "training"), None)
         found: dict[str, Any] = {}
         if training is not None:
@@ -273,13 +271,6 @@ class Work:
         if told.step_seconds is not None:
             found["predicted_step_seconds"] = (told.step_seconds.low, told.step_seconds.high)
         return found
-
-
-def _estimate(bundle: Bundle, base: BaseFacts, hardware: Hardware) -> Estimate | None:
-    from lorakit.planner import estimate
-
-    known = getattr(estimate, "estimate", None)
-    return known(bundle, base, None, hardware) if known else None
 
 
 def _machine(told: dict[str, Any], hardware: Hardware) -> Machine:
