@@ -61,7 +61,7 @@ for line in sys.stdin:
         sys.exit(4)
     say(
         {
-            "step_seconds": 0.5 + rank / 1000,
+            "step_seconds": round(0.5 + rank / 1000, 3),
             "spread_percent": 1.0,
             "steps": 30,
             "level": True,

@@ -40,7 +40,7 @@ MOST_SECONDS = 15.0
 
 LEAST_SECONDS = 0.5
 PATIENCE_SECONDS = 60.0
-"""A quick case may take all the time that is left, and so much more."""
+"""A quick case may take an equal part of the time that is left, and so much more."""
 
 FULL_PATIENCE_SECONDS = 24 * 3600.0
 
@@ -102,10 +102,12 @@ def measure(
             left = until - time.monotonic()
             if not request.full and number and left < LEAST_SECONDS + spent:
                 return bench, file, len(todo) - number
-            share = min(MOST_SECONDS, max(LEAST_SECONDS, left / (len(todo) - number) - spent))
+            part = max(0.0, left / (len(todo) - number))
+            share = min(MOST_SECONDS, max(LEAST_SECONDS, part - spent))
             asked = time.monotonic()
-            case = work.measured(meter, key, share, max(share, left) + PATIENCE_SECONDS, narrow)
-            spent = max(0.0, time.monotonic() - asked - share) if not case.level else spent
+            case = work.measured(meter, key, share, part + PATIENCE_SECONDS, narrow)
+            if case.level is False:
+                spent = max(0.0, time.monotonic() - asked - share)
             bench = bench.with_case(case)
             write(bench, file)
             say(case, total - len(todo) + number + 1, total)
