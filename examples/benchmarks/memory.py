@@ -286,10 +286,18 @@ def machine(cpu: bool) -> dict[str, Any]:
         "free_gib": free / GIB,
         "cuda": torch.version.cuda,
         "hip": torch.version.hip,
-        # What the driver counts beyond PyTorch's allocator, before the first step.
-        "context_gib": (total - free - torch.cuda.memory_reserved()) / GIB,
+        "beyond_allocator_before_gib": beyond_allocator_gib(),
         **facts,
     }
+
+
+def beyond_allocator_gib() -> float:
+    """What the driver counts as taken and PyTorch's allocator does not hold: the context with its
+    kernels, and whatever other processes have."""
+    import torch
+
+    free, total = torch.cuda.mem_get_info()
+    return (total - free - torch.cuda.memory_reserved()) / GIB
 
 
 def main() -> int:
@@ -309,6 +317,8 @@ def main() -> int:
             file=sys.stderr,
         )
         return USAGE
+    if sys.platform == "linux":  # as the trainer does, and before torch reads it
+        os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     import torch
 
     if not args.cpu and not torch.cuda.is_available():
@@ -319,8 +329,6 @@ def main() -> int:
         return NO_HARDWARE
     if args.cpu:
         torch.set_num_threads(1)
-    elif sys.platform == "linux":  # as the trainer does
-        os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 
     facts = machine(args.cpu)
     cases = list(small() if args.cpu else grid())
@@ -331,6 +339,8 @@ def main() -> int:
         print(line(row, unit), flush=True)
         rows.append(row)
 
+    if not args.cpu:
+        facts["beyond_allocator_after_gib"] = beyond_allocator_gib()
     errors = [abs(e) for row in rows if (e := row.error_percent) is not None]
     whole = {
         "machine": facts,

@@ -197,3 +197,19 @@ def test_without_its_packages_the_benchmark_of_memory_names_them(tmp_path: Path)
     assert ran.returncode == 2
     assert ran.stderr.startswith("Not installed here: torch, diffusers, transformers, peft,")
     assert "pip install torch diffusers" in ran.stderr
+
+
+@pytest.mark.slow
+def test_the_checks_for_a_card_keep_all_that_was_said_in_one_folder(tmp_path: Path) -> None:
+    script = ROOT / "examples/benchmarks/gpu_checks.py"
+    ran = subprocess.run(
+        [sys.executable, script, "--cpu", "--only", "hardware", "--only", "train-fp32"],
+        capture_output=True, text=True, timeout=280, cwd=tmp_path,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout
+    told = json.loads((tmp_path / "gpu-checks/checks.json").read_text())
+    assert [(one["name"], one["exit_code"]) for one in told] == [("hardware", 0), ("train-fp32", 0)]
+    assert (tmp_path / "gpu-checks/machine.toml").is_file()
+    said = (tmp_path / "gpu-checks/train-fp32.txt").read_text()
+    assert said.startswith("$ python -m lorakit train")
+    assert "robots-fp32.safetensors" in said
