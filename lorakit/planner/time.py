@@ -49,17 +49,36 @@ MEASURED, NAMED, GUESSED, ROUGH = (1.25, 1.25), (2.0, 1.5), (2.5, 2.5), (2.0, 3.
 """Factors for a speed that was measured; published for the card, or for its architecture; and for a
 CPU of which only the threads are known."""
 
-CPU_TFLOPS, CPU_GB_S, CPU_LAUNCH_US = 0.05, 8.0, 15.0
+CPU_TFLOPS, CPU_GB_S, CPU_LAUNCH_US = 0.05, 20.0, 15.0
 """Of one thread, where nothing was measured. Bandwidth is shared from four threads on."""
 
-FORWARD, BACKWARD, RECOMPUTED, UPDATE = 1.4, 0.8, 1.5, 0.6
-"""Launches of a UNet in those of the small network that was measured: in the forward pass Python's
-modules cost most, the backward pass is C++, and recomputing keeps watch over what was saved."""
 
-CARD = (0.65, 1.0)
-CPU = (0.65, 1.0)
-"""Shares of the rate of a large matrix product and of a large copy that the operations of a UNet
-reach, on a card and on a CPU."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """How a step goes on one kind of device, against what `train/speed.py` measures there."""
+
+    forward: float
+    """A launch of the forward pass in launches of the small network: Python's modules and an
+    adapter's layers cost more than it has."""
+    backward: float
+    """The same of the backward pass, which is C++."""
+    recomputed: float
+    """The same of what is computed again: hooks watch over each tensor that is kept."""
+    update: float
+    """The same of the optimizer, which autograd does not watch."""
+    compute: float
+    """Share of the rate of a large matrix product that a UNet reaches."""
+    move: float
+    """Share of the bandwidth of a large copy that its operations reach."""
+
+
+CPU = Fit(forward=2.8, backward=2.0, recomputed=9.0, update=0.6, compute=1.0, move=0.19)
+"""Fitted to steps of small and large UNets on one thread of a Xeon with PyTorch 2.13; see
+examples/benchmarks/time.py. Elementwise operations compute more than they move."""
+
+CARD = Fit(forward=2.8, backward=2.0, recomputed=4.5, update=0.6, compute=0.75, move=1.0)
+"""The host is the same; what recomputing costs, and how a card works through a UNet, is taken from
+published ratios: 1.7 to 1.8 for checkpointing at batch 1, and the gain of larger batches."""
 
 
 def step_seconds(bundle: Bundle, base: BaseFacts | None, hardware: Hardware) -> Span | None:
@@ -83,18 +102,18 @@ def span(step: Step, device: Device, precision: str) -> Span | None:
 
 def parts(step: Step, device: Device, precision: str) -> tuple[float, float] | None:
     """Seconds that the host launches and that the device works; None: it lacks this precision."""
-    speed, (compute, move) = device.speed, CPU if device.on_cpu else CARD
+    speed, fit = device.speed, CPU if device.on_cpu else CARD
     if precision not in speed.tflops:
         return None
     launches = (
-        FORWARD * step.forward.launches
-        + BACKWARD * step.backward.launches
-        + RECOMPUTED * step.recomputed.launches
-        + UPDATE * step.update.launches
+        fit.forward * step.forward.launches
+        + fit.backward * step.backward.launches
+        + fit.recomputed * step.recomputed.launches
+        + fit.update * step.update.launches
     )
     work = step.forward + step.backward + step.recomputed + step.update
-    computing = work.flops / (speed.tflops[precision] * 1e12 * compute)
-    moving = work.bytes / (speed.bandwidth_gb_s * 1e9 * move)
+    computing = work.flops / (speed.tflops[precision] * 1e12 * fit.compute)
+    moving = work.bytes / (speed.bandwidth_gb_s * 1e9 * fit.move)
     return launches * speed.launch_us / 1e6, computing + moving
 
 
@@ -209,7 +228,7 @@ def device_of(hardware: Hardware) -> Device | None:
     """The device that training would use, with the best that is known of its speed."""
     card = hardware.accelerator
     if measured := speed_of(hardware):
-        return _device(measured, card is None, MEASURED)
+        return device_of_speed(measured, on_cpu=card is None)
     if card is None:
         threads = hardware.cpu_threads
         rate = CPU_TFLOPS * threads
@@ -221,6 +240,11 @@ def device_of(hardware: Hardware) -> Device | None:
         return _device(rough, True, ROUGH)
     found = published(card)
     return found and _device(found.speed, False, NAMED if found.by_name else GUESSED)
+
+
+def device_of_speed(measured: Speed, on_cpu: bool) -> Device:
+    """A device whose speed was measured."""
+    return _device(measured, on_cpu, MEASURED)
 
 
 def speed_of(hardware: Hardware) -> Speed | None:
