@@ -38,6 +38,7 @@ say(
         "precision": "bf16",
         "versions": {"torch": "2.11.0+cu128"},
         "speed": {"tflops": {"bf16": 80.0}, "bandwidth_gb_s": 600.0, "launch_us": 6.0},
+        "time": "",
         "memory": "PyTorch's allocator on the card: allocated, and reserved",
     }
 )

@@ -102,6 +102,8 @@ def _notes(bench: Bench) -> Iterator[str]:
     for case in bench.cases:
         if case.failure:
             yield f"rank {case.rank}, {case.attention}: {case.failure}"
+    if bench.time:
+        yield f"time: {bench.time}"
     if bench.memory and any(case.peak_gib for case in bench.cases):
         yield f"peak: {bench.memory}"
 

@@ -123,6 +123,7 @@ def _begin(work: Work, file: Path, resume: bool) -> Bench:
     """An empty file, or the one to go on with."""
     fresh = Bench(
         date=datetime.date.today().isoformat(),
+        time=work.time,
         memory=work.memory,
         machine=work.machine,
         settings=work.settings,
@@ -156,6 +157,8 @@ class Work:
     hardware: Hardware
     machine: Machine
     settings: Settings
+    time: str
+    """Which time a step is measured in."""
     memory: str
     """How the peak is counted."""
     ranks: tuple[int, ...]
@@ -196,6 +199,7 @@ class Work:
             hardware=replace(hardware, speed=Speed(**told["speed"])),
             machine=_machine(told, hardware),
             settings=settings,
+            time=told["time"],
             memory=told["memory"],
             ranks=request.ranks,
             attention=request.attention or (("sdpa", "xformers") if xformers else ("sdpa",)),

@@ -116,6 +116,8 @@ class Bench(Section):
     kind: Literal["lorakit bench"] = "lorakit bench"
     date: str
     """Day on which it was begun, such as 2026-11-30."""
+    time: str = ""
+    """Which time `step_seconds` is, in words. Empty: that of a clock on the wall."""
     memory: str = ""
     """How `peak_gib` is counted, in words."""
     machine: Machine
@@ -201,6 +203,8 @@ def differences(one: Bench, other: Bench) -> Iterator[Difference]:
         for name in dict.fromkeys([*a, *b]):
             if a.get(name, "") != b.get(name, ""):
                 yield Difference(name, a.get(name, ""), b.get(name, ""))
+    if one.time != other.time:
+        yield Difference("time is", one.time, other.time)
     if one.memory != other.memory:
         yield Difference("memory is", one.memory, other.memory)
 

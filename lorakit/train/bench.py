@@ -30,6 +30,9 @@ WINDOWS = 3
 WINDOW_SECONDS = 0.4
 """A window is as many steps as take about this long; the host waits for the device after each."""
 
+WINDOW_STEPS = 3
+"""A window has so many steps at least, where there is time for as many windows as it takes."""
+
 LEVEL = 0.02
 """They agree where they are within this share of each other."""
 
@@ -85,6 +88,7 @@ def machine(where: Any) -> dict[str, Any]:
         "precision": precision(where),
         "versions": versions,
         "memory": memory_words(where.type),
+        "time": time_words(where),
         "speed": speed.measure(where),
     }
 
@@ -100,6 +104,15 @@ def precision(where: Any) -> str:
     return "fp16" if nvidia and torch.cuda.get_device_capability(where) < (8, 0) else "bf16"
 
 
+def time_words(where: Any) -> str:
+    """Which clock times a step on a device."""
+    from lorakit.train import speed
+
+    if speed.clock(where) is time.process_time:
+        return "of the one thread, which stands still while other programs run"
+    return ""
+
+
 def memory_words(kind: str) -> str:
     """How the peak is measured on a kind of device."""
     if kind == "cpu":
@@ -113,7 +126,7 @@ def measured(case: dict[str, Any], where: Any, torch: Any) -> dict[str, Any]:
     """Make the model of a case, let it train, and say what a step takes."""
     from lorakit.bundle.models import Bundle
     from lorakit.families.base_model import inspect
-    from lorakit.train import synthetic
+    from lorakit.train import speed, synthetic
     from lorakit.train.families.stable_diffusion import release
 
     release()  # what the case before has left
@@ -127,7 +140,7 @@ def measured(case: dict[str, Any], where: Any, torch: Any) -> dict[str, Any]:
         device.reset_peak_memory_stats()
 
     wait = getattr(device, "synchronize", lambda: None)
-    found = level(subject.step, wait, case["seconds"], case["steps"])
+    found = level(subject.step, wait, case["seconds"], case["steps"], speed.clock(where))
     if counted:
         found["peak_gib"] = device.max_memory_allocated() / GIB
         found["reserved_gib"] = device.max_memory_reserved() / GIB
@@ -149,12 +162,14 @@ def level(
     wait: Callable[[], None],
     seconds: float,
     steps: int | None = None,
+    now: Callable[[], float] = time.perf_counter,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Any]:
     """Do `work` until its rate is level, or for `seconds`; with `steps`, exactly so many times.
 
-    `wait` waits for the device. Returns `step_seconds`, `steps` (those measured), `level`, and
-    `spread_percent`: how far the windows that the first is the median of lie apart.
+    `wait` waits for the device, `now` times the work, `clock` says when the time is up. Returns
+    `step_seconds`, `steps` (those measured), `level`, and `spread_percent`: how far the windows
+    that the first is the median of lie apart.
     """
     until = clock() + seconds
     for _ in range(WARM_UP_STEPS):
@@ -165,18 +180,20 @@ def level(
         if steps is None and clock() + last > until:
             break
     size = max(1, round(WINDOW_SECONDS / max(last, 1e-6)))
+    if 2 * WINDOWS * WINDOW_STEPS * last < seconds:
+        size = max(size, WINDOW_STEPS)
     windows: list[float] = []
     done, enough = 0, False
     while not enough:
         count = size if steps is None else min(size, steps - done)
-        begun = clock()
+        asked, begun = clock(), now()
         for _ in range(count):
             work()
         wait()
-        windows.append((clock() - begun) / count)
+        windows.append((now() - begun) / count)
         done += count
         if steps is None:
-            enough = is_level(windows) or clock() + windows[-1] * size > until
+            enough = is_level(windows) or 2 * clock() - asked > until
         else:
             enough = done >= steps
     kept = windows if steps else windows[-2 * WINDOWS :]

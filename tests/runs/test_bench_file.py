@@ -116,6 +116,8 @@ def test_what_differs_is_told_with_units_and_once() -> None:
 def test_a_file_holds_nothing_personal(tmp_path: Path) -> None:
     write(read(DATA / "rtx-4090.toml"), tmp_path / "b.toml")
     raw = tomllib.loads((tmp_path / "b.toml").read_text())
-    assert set(raw) == {"schema", "kind", "date", "memory", "machine", "settings", "cases"}
+    assert set(raw) == {
+        "schema", "kind", "date", "time", "memory", "machine", "settings", "cases"
+    }  # fmt: skip
     assert set(raw["machine"]) <= set(type(read(DATA / "laptop.toml").machine).model_fields)
     assert not {"uuid", "host", "user", "path", "pci"} & set(raw["machine"])

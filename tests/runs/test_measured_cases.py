@@ -165,7 +165,7 @@ def test_each_case_is_predicted_from_the_speed_of_this_very_device() -> None:
             Request(),
             {
                 "device": CARD.name, "kind": "cuda", "threads": 8, "precision": "bf16",
-                "versions": {"torch": "2"}, "memory": "",
+                "versions": {"torch": "2"}, "memory": "", "time": "",
                 "speed": {"tflops": {"bf16": rate}, "bandwidth_gb_s": 600.0, "launch_us": 6.0},
             },
             MACHINE,

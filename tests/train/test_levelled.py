@@ -37,7 +37,7 @@ class Clock:
 
 def levelled(step: Callable[[int], float], seconds: float, steps: int | None = None) -> dict:
     clock = Clock(step(n) for n in range(10**9))
-    found = bench.level(clock.work, lambda: None, seconds, steps, clock)
+    found = bench.level(clock.work, lambda: None, seconds, steps, clock, clock)
     return {**found, "total": clock.done, "clock": clock.now}
 
 
@@ -85,6 +85,18 @@ def test_with_a_number_of_steps_they_are_all_done_and_no_more(each: float) -> No
     assert found["steps"] == 37
     assert found["total"] == 37 + bench.WARM_UP_STEPS
     assert found["step_seconds"] == pytest.approx(each)
+
+
+def test_time_that_other_programs_take_is_not_the_step_s() -> None:
+    """The clock on the wall goes on five times as fast as the thread's own."""
+    clock = Clock(iter([0.1] * 10**4))
+    wall = lambda: 5 * clock.now  # noqa: E731
+    found = bench.level(clock.work, lambda: None, 60, None, clock, wall)
+    assert found["step_seconds"] == pytest.approx(0.1)
+    assert found["level"]
+    endless = Clock(0.1 * 1.02**n for n in range(10**4))
+    bench.level(endless.work, lambda: None, 60, None, endless, lambda: 5 * endless.now)
+    assert 40 < 5 * endless.now < 80
 
 
 def tiny(precision: str = "fp32", **memory: str) -> Bundle:
