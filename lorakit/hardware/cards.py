@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from lorakit.hardware.facts import Accelerator, Speed
 
-LAUNCH_US = 16.0
+LAUNCH_US = 14.0
 """A small operation with what Python and autograd do around it, on the host of an unknown machine:
-between a fast processor (about 10) and what published steps of one picture come to (about 32)."""
+between a fast processor (about 9) and what published steps of one picture come to (about 22)."""
 
 REACHED = {"cuda": 0.7, "rocm": 0.5, "mps": 0.7, "xpu": 0.5}
 """Share of the published rate that large matrix products reach."""

@@ -76,7 +76,7 @@ CPU = Fit(forward=2.8, backward=2.0, recomputed=9.0, update=0.6, compute=1.0, mo
 """Fitted to steps of small and large UNets on one thread of a Xeon with PyTorch 2.13; see
 examples/benchmarks/time.py. Elementwise operations compute more than they move."""
 
-CARD = Fit(forward=2.8, backward=2.0, recomputed=4.5, update=0.6, compute=0.75, move=1.0)
+CARD = Fit(forward=2.8, backward=2.0, recomputed=4.0, update=0.6, compute=0.65, move=0.85)
 """The host is the same; what recomputing costs, and how a card works through a UNet, is taken from
 published ratios: 1.7 to 1.8 for checkpointing at batch 1, and the gain of larger batches."""
 

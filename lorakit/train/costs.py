@@ -137,7 +137,8 @@ def _law(counted: list[Work]) -> Law:
 
     def solved(values: list[float]) -> tuple[float, ...]:
         found = torch.linalg.solve(by / scale, torch.tensor(values, dtype=torch.float64)) / scale
-        return tuple(float(f"{c:.7g}") for c in found)
+        none = (found * scale).abs() < 1e-9 * max(values)  # what the solver leaves of a zero
+        return tuple(float(f"{c:.7g}") for c in found.masked_fill(none, 0.0))
 
     return Law(
         flops=solved([w.flops for w in counted]),
@@ -185,7 +186,8 @@ def adafactor() -> Update:
     )
 
 
-def _pico(part: str) -> dict[str, Any]:
+def config_of_pico(part: str) -> dict[str, Any]:
+    """Keyword arguments of a part of the base that ships with lorakit."""
     text = (ASSETS / "pico" / part / "config.json").read_text(encoding="utf-8")
     return {k: v for k, v in json.loads(text).items() if not k.startswith("_")}
 
@@ -197,7 +199,7 @@ def main() -> None:
         family = importlib.import_module(
             f"lorakit.train.families.{'sd1' if name == 'pico' else name}"
         ).FAMILY
-        config = _pico("unet") if name == "pico" else family.real()
+        config = config_of_pico("unet") if name == "pico" else family.real()
         for targets in family.facts.targets:
             of = unets.setdefault(name, {})[targets] = {}
             for key, precision in (("fp32", "fp32"), ("half", "bf16")):
@@ -208,7 +210,7 @@ def main() -> None:
         "about": "Written by: python -m lorakit.train.costs",
         "torch": torch.__version__,
         "optimizers": {name: dataclasses.asdict(rule) for name, rule in rules.items()},
-        "vaes": {"pico": vae(_pico("vae")), "sd": vae(VAE)},
+        "vaes": {"pico": vae(config_of_pico("vae")), "sd": vae(VAE)},
         "unets": unets,
     }
     FILE.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8", newline="\n")

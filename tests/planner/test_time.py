@@ -219,7 +219,7 @@ def test_every_machine_gets_sane_numbers(path: Path, family: str) -> None:
     step = made.step_seconds
     assert step is not None
     assert made.total_seconds is not None
-    assert 0.02 < step.middle < (120 if machine.accelerator is None else 20)
+    assert 0.02 < step.middle < (300 if machine.accelerator is None else 20)
     assert 1 < step.high / step.low < 10
     assert made.total_seconds.low > 1500 * step.low
     assert made.disk_bytes
