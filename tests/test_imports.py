@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -64,6 +65,7 @@ READING = [
     ("watch",),
     ("stop",),
     ("check", "bundle.toml"),
+    ("bench", "compare", "laptop.toml", "laptop.toml"),
     ("diff", "bundle.toml", "dog"),
     ("replay", "bundle.toml", "--strict"),
     ("new",),
@@ -77,6 +79,7 @@ def test_commands_that_only_read_never_load_torch_or_a_screen(
     """One process runs them one after the other, so the first that loads too much is named."""
     text = 'schema = 1\nname = "dog"\n[[dataset.sources]]\npath = "p"\n'
     (tmp_path / "bundle.toml").write_text(text)
+    shutil.copy(Path(__file__).parent / "data" / "bench" / "laptop.toml", tmp_path)
     monkeypatch.chdir(tmp_path)
     run = create(parse(text), runs_root(), tmp_path)
     recorded = Path(__file__).parent / "data" / "events" / "good.jsonl"
