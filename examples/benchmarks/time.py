@@ -3,7 +3,7 @@
     python examples/benchmarks/time.py [--rounds 6] [--device cuda] [--real]
 
 The device's speed is measured as `python -m lorakit.train.speed` does, what a step computes, moves
-and launches is counted, and `lorakit/planner/time.py` makes seconds of the two. Then the step
+and launches is counted, and `lorakit/planner/roofline.py` makes seconds of the two. Then the step
 runs. Speed and steps take turns, round by round, so that both see the same machine; the best of
 each is taken, which is what the machine does when nothing else disturbs it. One thread of a CPU is
 timed by its own clock, which stands still while other programs run.
@@ -26,7 +26,7 @@ from lorakit.bundle.models import Adapter, Memory, Train
 from lorakit.families.base_model import ASSETS
 from lorakit.families.costs import Work, update
 from lorakit.hardware.facts import Speed
-from lorakit.planner import time as planned
+from lorakit.planner import roofline
 from lorakit.train import device, optim, speed
 from lorakit.train.adapters import lora
 from lorakit.train.costs import passes
@@ -106,7 +106,7 @@ class Running:
             device.trade(unet, Memory(checkpointing="full"))
             again = passes(self.model, self.batch)
             more = again[0] + again[1] + there * -1 + back * -1
-        self.step = planned.Step(
+        self.step = roofline.Step(
             forward=there,
             backward=back,
             recomputed=more,
@@ -166,11 +166,11 @@ def main() -> None:
             one.run(args.steps)
     found = best_of(measured)
     print(f"{device.describe(where)}, torch {torch.__version__}: {found}")
-    used = planned.device_of_speed(found, on_cpu=where.type == "cpu")
+    used = roofline.device_of_speed(found, on_cpu=where.type == "cpu")
     print(f"{'step':<24}{'launching':>11}{'working':>11}{'predicted':>11}{'measured':>11}  ratio")
     for one in running:
-        span = planned.span(one.step, used, one.case.precision)
-        taken = planned.parts(one.step, used, one.case.precision)
+        span = roofline.span(one.step, used, one.case.precision)
+        taken = roofline.parts(one.step, used, one.case.precision)
         if span is None or taken is None:
             print(f"{one.case.name:<24}  this device has no {one.case.precision}")
             continue
