@@ -33,6 +33,8 @@ Kernel = Literal["flash", "efficient", "cpu", "math"]
 """What computes attention: fused kernels of a card or the CPU, or plain operators, which keep a
 matrix of all pairs of pixels."""
 
+PhaseName = Literal["caching", "training", "sampling"]
+
 Row = Sequence[float]
 """Bytes for one of each of the table's terms."""
 
@@ -63,7 +65,10 @@ def phases(bundle: Bundle, base: BaseFacts | None, hardware: Hardware) -> tuple[
     step = _step(entry[kind]["training"], _recomputed(entry, bundle), bundle, terms, adapter)
     if sum(step.values()) < adapter + work:
         step = {"gradients": adapter, "activations": 0.0, "workspace": work}
-    found = {"caching": _caching(shape["encoders"], kind, terms), "training": kept | step}
+    found: dict[PhaseName, Mapping[str, float]] = {
+        "caching": _caching(shape["encoders"], kind, terms),
+        "training": kept | step,
+    }
     if bundle.sample.prompts:
         drawn = _sampling(shape["encoders"], entry[kind]["denoising"], kind, terms, bundle)
         found["sampling"] = kept | drawn
@@ -119,8 +124,9 @@ def _worst(rows: Sequence[Row], at: Row) -> float:
 def _recomputed(entry: Mapping[str, Any], bundle: Bundle) -> int:
     """How many blocks recompute."""
     wanted = bundle.memory.checkpointing
-    number: int = {"none": 0, "full": entry["blocks"]}.get(wanted, wanted)  # type: ignore[call-overload]
-    return number
+    if isinstance(wanted, int):
+        return wanted
+    return int(entry["blocks"]) if wanted == "full" else 0
 
 
 def _step(

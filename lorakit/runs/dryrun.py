@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from lorakit.bundle.models import Bundle
 from lorakit.bundle.paths import absolute
@@ -59,6 +60,6 @@ def dry_run(
     return with_overheads(found, bundle, hardware)
 
 
-def _phase(told: dict) -> Phase:
+def _phase(told: dict[str, Any]) -> Phase:
     parts = tuple(Part(name=str(p["name"]), gib=float(p["gib"])) for p in told["parts"])
     return Phase(name=told["name"], parts=parts)

@@ -27,7 +27,7 @@ def apply(unet: Any, wanted: Checkpointing, targets: str) -> int:
     where there are not that many, or where the UNet is not built as its configuration says.
     """
     units = blocks.units(unet.config, targets)
-    number = {"none": 0, "full": len(units)}.get(wanted, wanted)
+    number = wanted if isinstance(wanted, int) else len(units) if wanted == "full" else 0
     if number > len(units):
         raise LorakitError(*blocks.too_many(number, len(units)))
     parts = dict(unet.named_modules())

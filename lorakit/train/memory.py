@@ -165,7 +165,7 @@ def attention_of(kernel: Kernel) -> Iterator[None]:
         out: Tensor = fused(query, key, value, is_causal, scale)[0]
         return out
 
-    F.scaled_dot_product_attention = attention
+    F.scaled_dot_product_attention = attention  # type: ignore[assignment]
     try:
         yield
     finally:

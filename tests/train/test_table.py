@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import tomllib
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +12,6 @@ from lorakit.families.base_model import ASSETS, usual
 from lorakit.families.blocks import units
 from lorakit.hardware.facts import Hardware
 from lorakit.planner import memory as planned
-from lorakit.planner.estimate import Phase
 from lorakit.train import dryrun, sizes, table
 
 HUB = "owner/name"
@@ -58,8 +53,9 @@ def from_dry_run(bundle: Bundle, kernel: Any) -> dict[str, float]:
     [
         ("cpu", {"dataset__resolution": 96, "train__batch_size": 3, "train__precision": "fp32"}),
         ("flash", {"dataset__resolution": 64, "adapter__rank": 200, "train__batch_size": 1}),
-        ("cpu", {"dataset__resolution": 64, "train__precision": "fp32", "adapter__targets": "linear",
-                 "memory__checkpointing": "full", "train__accumulation": 2, "train__batch_size": 5}),
+        ("cpu", {"dataset__resolution": 64, "train__precision": "fp32", "train__batch_size": 5,
+                 "adapter__targets": "linear", "memory__checkpointing": "full",
+                 "train__accumulation": 2}),
         ("math", {"dataset__resolution": 128, "train__optimizer": "adafactor",
                   "train__batch_size": 2}),
     ],
@@ -123,14 +119,3 @@ def test_the_envelope_is_as_high_as_all_moments() -> None:
     heights = drawn @ table.points().T
     assert len(chosen) < 40
     assert (heights[chosen].max(0) >= table.CLOSE * heights.max(0) - 1e-9).all()
-
-
-def machine(name: str) -> Hardware:
-    from lorakit.hardware.files import load
-
-    return load(Path(__file__).parents[1] / "data" / "hardware" / f"{name}.toml")
-
-
-def of(phases: tuple[Phase, ...] | None, name: str) -> Phase:
-    assert phases is not None
-    return next(phase for phase in phases if phase.name == name)
