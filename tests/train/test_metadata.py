@@ -12,6 +12,7 @@ import pytest
 import torch
 from diffusers import StableDiffusionPipeline, UNet2DConditionModel
 from safetensors import safe_open
+from trainings import changed
 
 from lorakit.bundle.models import Adapter, Bundle, Dataset
 from lorakit.dataset.buckets import fit
@@ -273,6 +274,15 @@ def test_a_session_is_a_run(bundle: Bundle, tmp_path: Path) -> None:
     )
     assert one == again != other
     assert 0 <= int(one) < 2**32
+
+
+@pytest.mark.parametrize(("given", "told"), [("none", "False"), (12, "True"), ("full", "True")])
+def test_checkpointing_is_on_or_off_to_others(
+    given: object, told: str, bundle: Bundle, tmp_path: Path
+) -> None:
+    asked = changed(bundle, memory={"checkpointing": given})
+    report = DatasetReport(pictures=(picture(0, "a"),))
+    assert noted(asked, report, tmp_path)["ss_gradient_checkpointing"] == told
 
 
 def test_an_sdxl_file_names_the_code_whose_names_it_has(bundle: Bundle, tmp_path: Path) -> None:
