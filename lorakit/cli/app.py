@@ -407,3 +407,70 @@ def save_preset(
     from lorakit.cli.presets import save as command
 
     raise typer.Exit(command(name, source, title, overwrite))
+
+
+bench_app = typer.Typer(
+    help="Measure the speed and memory of training steps on this machine.",
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(bench_app, name="bench")
+
+
+@bench_app.callback(invoke_without_command=True)
+def bench(
+    context: typer.Context,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BASE",
+            help="pico, sd1, sd2, sdxl, a folder or a Hub id. Default: sdxl with random weights on"
+            " a card, pico on a CPU.",
+            show_default=False,
+        ),
+    ] = None,
+    synthetic: Annotated[
+        bool, typer.Option("--synthetic", help="Random weights of the base's sizes: no download.")
+    ] = False,
+    ranks: Annotated[
+        str | None,
+        typer.Option(metavar="N,N,...", help="Default: 1,8,16,32,64,128,256.", show_default=False),
+    ] = None,
+    attention: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,...", help="Default: what is installed.", show_default=False),
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="520 steps for each case, however long that takes.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.toml",
+            help="Where the results go; the picture beside it.",
+            show_default=False,
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Keep the cases that the file has, measure the rest.")
+    ] = False,
+) -> None:
+    """Measure the speed and memory of training steps on this machine, in under three minutes.
+
+    Ranks x attention kernels, real steps on random pictures. Predicted stands beside measured.
+    """
+    if context.invoked_subcommand is None:
+        from lorakit.cli.bench import bench as command
+
+        raise typer.Exit(command(base, synthetic, ranks, attention, full, out, resume))
+
+
+@bench_app.command(name="compare")
+def bench_compare(
+    one: Annotated[Path, typer.Argument(metavar="A", help="A file of lorakit bench.")],
+    other: Annotated[Path, typer.Argument(metavar="B", help="Another one.")],
+) -> None:
+    """Print two benchmarks side by side, with ratios and what differs between the machines."""
+    from lorakit.cli.bench import compare
+
+    raise typer.Exit(compare(one, other))

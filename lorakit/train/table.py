@@ -24,6 +24,7 @@ from lorakit.families.base_model import ASSETS
 from lorakit.families.families import FAMILIES
 from lorakit.train import dryrun, optim, sizes
 from lorakit.train.dryrun import Step, nbytes
+from lorakit.train.families import family_of
 from lorakit.train.families.stable_diffusion import DTYPES
 from lorakit.train.memory import Kernel, LiveStorages, Scratch, attention_of
 from lorakit.train.sizes import Sizes
@@ -205,7 +206,7 @@ def moments(curve: np.ndarray, always: np.ndarray) -> list[list[float]]:
 def steps(name: str, shape: Sizes, targets: str, bits: str) -> dict[str, Any]:
     """Training with each optimizer, each kind of attention and each checkpointing; denoising."""
     first = bundle_of(name, targets, bits)
-    family, dtype = dryrun.family_of(first), DTYPES[PRECISION[bits]]
+    family, dtype = family_of(first), DTYPES[PRECISION[bits]]
     unet, weights = dryrun.prepared(family, shape, first)
     batch = sizes.batch(shape.unet, BATCH, (ROWS * SQUARE, SQUARE), dtype, "meta")
     adapter = nbytes(weights)

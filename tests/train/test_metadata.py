@@ -100,7 +100,6 @@ def left_by(bundle: Bundle, run: Path, stopped: bool) -> dict[Path, int]:
 
 
 @pytest.mark.parametrize("stopped", [False, True], ids=["done", "stopped"])
-@pytest.mark.usefixtures("fresh_cache")
 def test_every_file_says_what_was_done_and_nothing_private(
     at_home: Bundle, home: Path, stopped: bool
 ) -> None:
@@ -302,7 +301,7 @@ def test_other_notes_leave_the_hash_of_the_model_as_it_is(tmp_path: Path) -> Non
     assert notes_of(tmp_path / "b.safetensors") == {"format": "pt"}
 
 
-@pytest.mark.usefixtures("fresh_cache")
+@pytest.mark.slow
 def test_diffusers_loads_both_layouts_with_all_their_notes(at_home: Bundle, home: Path) -> None:
     found = left_by(at_home, home / "run", False)
     for path in found:
@@ -314,6 +313,7 @@ def test_diffusers_loads_both_layouts_with_all_their_notes(at_home: Bundle, home
         assert (config.r, config.lora_alpha) == (4, 2.0)
 
 
+@pytest.mark.slow
 def test_wrapped_models_have_the_same_keys(tmp_path: Path) -> None:
     """torch.compile and DistributedDataParallel rename parameters; a file must not show it."""
     from torch import distributed
