@@ -17,8 +17,10 @@ from lorakit.families.base_model import inspect, usual
 from lorakit.hardware.detect import detect
 from lorakit.hardware.facts import Hardware
 from lorakit.hardware.speed import recalled
+from lorakit.planner.disk import NOTHING, Written
 from lorakit.planner.estimate import estimate
 from lorakit.planner.facts import Facts
+from lorakit.runs import checkpoints
 from lorakit.runs.directory import runs_root
 
 OPTIONAL = ("xformers",)
@@ -30,13 +32,14 @@ def survey(
     root: Path,
     hardware: Hardware | None = None,
     runs: Path | None = None,
+    run: Path | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Facts:
     """Look at the machine, the base, the pictures and the disk that a bundle is about.
 
     Relative paths count from `root`. `hardware` stands in for this machine, `runs` for the folder
-    of runs; `progress` is called with pictures read and in all. What goes wrong in one part is
-    among the problems, so that the other parts are looked at all the same.
+    of runs; `run` is one that goes on; `progress` is called with pictures read and in all. What
+    goes wrong in one part is among the problems, so that the others are looked at all the same.
     """
     problems: list[Problem] = []
     base = report = None
@@ -51,14 +54,15 @@ def survey(
         if base is None:  # else the rule about the resolution says it, with the values that do
             problems.append(_problem("dataset.resolution", error))
     counter = captions.counter(base.folder, base.token_limit) if base else None
-    folder, machine = runs_root(runs), hardware or recalled(detect())
+    folder, machine = run or runs_root(runs), hardware or recalled(detect())
     return Facts(
         hardware=machine,
         report=report,
         base=base,
         disk_free_bytes=free_bytes(folder),
         runs_folder=str(folder),
-        modules=frozenset(m for m in OPTIONAL if importlib.util.find_spec(m)),
+        written=_written(run) if run else NOTHING,
+        modules=_modules(hardware),
         offline=_is_true(os.environ.get("HF_HUB_OFFLINE", "")),
         prompt_tokens=tuple(
             counter.measure(prompt).tokens if counter else None for prompt in bundle.sample.prompts
@@ -68,6 +72,13 @@ def survey(
     )
 
 
+def _written(run: Path) -> Written:
+    """What lies in a run's directory. Its last checkpoint is the one that it goes on from, or that
+    one is damaged and the run needs more than is said."""
+    steps = checkpoints.complete(run)
+    return Written(step=max(steps, default=0), checkpoints=len(steps))
+
+
 def free_bytes(folder: Path) -> int | None:
     """Free space where this folder is, or will be; None where the system does not say."""
     there = next((p for p in (folder, *folder.parents) if p.is_dir()), None)
@@ -75,6 +86,14 @@ def free_bytes(folder: Path) -> int | None:
         return shutil.disk_usage(there).free if there else None
     except OSError:
         return None
+
+
+def _modules(hardware: Hardware | None) -> frozenset[str]:
+    """Optional modules: those that worked on the machine that stands in, else those found here."""
+    if hardware and hardware.probe:
+        tried = [device.modules for device in hardware.probe.devices]
+        return frozenset(m for m in OPTIONAL if any(seen.get(m) == "" for seen in tried))
+    return frozenset(m for m in OPTIONAL if importlib.util.find_spec(m))
 
 
 def _problem(where: str, error: LorakitError) -> Problem:

@@ -4,7 +4,7 @@ The variable STAND_IN says what it does: `train N` does N steps, `wait` trains u
 stop, `noisy` does so with numbers that change, `stubborn` ends by a signal only, `fail` says why
 it fails, `die` says nothing. `stand_in.py --draw ... -- RUN PROMPT` stands in for drawing, and
 `stand_in.py --lock BUNDLE` for looking at what is here: that of the bundle's lock, but for what the
-variable STAND_IN_LOCK says, as JSON.
+variable STAND_IN_LOCK says, as JSON; `--anew` is repeated on stderr.
 """
 
 from __future__ import annotations
@@ -127,6 +127,7 @@ def look(bundle: Path) -> int:
 
 if __name__ == "__main__":
     if sys.argv[1] == "--lock":
+        print(*sys.argv[3:], file=sys.stderr)
         sys.exit(look(Path(sys.argv[2])))
     if sys.argv[1] == "--draw":
         sys.exit(draw(*sys.argv[2:]))

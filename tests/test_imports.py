@@ -55,7 +55,10 @@ def test_help_and_version_import_nothing_that_takes_time(
     [
         ("schema",),
         ("hardware",),
+        ("doctor", "bundle.toml", "--no-probe"),
         ("presets",),
+        ("presets", "show", "sdxl-8gib"),
+        ("plan", "bundle.toml"),
         ("runs",),
         ("watch",),
         ("stop",),

@@ -66,6 +66,8 @@ def promise(then: Lock, now: Lock, found: Sequence[Difference]) -> tuple[bool, s
     if found:
         some = "one thing differs" if len(found) == 1 else f"{len(found)} things differ"
         return False, f"same bytes promised: no, {some} from the lock"
+    if changed := (*then.changed, *now.changed):
+        return False, f"same bytes promised: no, changed on the way: {'; '.join(changed)}"
     unsure = next((lock for lock in (then, now) if lock.determinism != "bytes"), None)
     if unsure is not None:
         return False, f"same bytes promised: no, {unsure.why or 'the lock does not say why'}"
@@ -120,6 +122,7 @@ def _used(lock: Lock) -> dict[str, Any]:
         **lock.hardware.model_dump(),
         "threads": lock.threads,
         "attention": lock.attention,
+        "attention_kernel": lock.kernel,
     }
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from lorakit.bundle import keys, schema
 from lorakit.bundle.models import SCHEMA, Bundle, control_character
@@ -79,7 +80,7 @@ def explain(
 
     `typed` holds values as given to `--set`.
     """
-    found = error.errors(include_url=False)
+    found = _once(error.errors(include_url=False), model)
     problems: list[Problem] = []
     meant: set[str] = set()
     if "lock" in model.model_fields:
@@ -98,6 +99,16 @@ def explain(
             continue  # pydantic counts the entries that are left
         problems.append(_refused(model, e["type"], key, e["input"], typed.get(tuple(e["loc"]), "")))
     return problems
+
+
+def _once(found: list[ErrorDetails], model: type[BaseModel]) -> list[ErrorDetails]:
+    """One error for each value: where one of two types would do, pydantic has one for each type."""
+    by_place: dict[keys.Path, ErrorDetails] = {}
+    for e in found:
+        doc = schema.find(keys.join(e["loc"][:-1]), model)
+        place = e["loc"][:-1] if doc and doc.kind == "text or whole number" else e["loc"]
+        by_place.setdefault(place, {**e, "loc": place})
+    return list(by_place.values())
 
 
 def _damaged_lock(key: str, kind: str) -> Problem:
@@ -134,7 +145,7 @@ def _refused(model: type[BaseModel], kind: str, key: str, given: Any, typed: str
 
 def _out_of_range(doc: FieldDoc, key: str, name: str, given: Any) -> Problem:
     what, fix = f"{key} is {shown(given)}; allowed: {doc.allowed}.", ""
-    if doc.choices:
+    if doc.choices and isinstance(given, str):
         near = difflib.get_close_matches(given.lower(), doc.choices, n=1, cutoff=_SIMILAR)
         start = "" if name.endswith("]") else f"{name} = "
         fix = f"Did you mean {start}{shown(near[0])}?" if near else "Write one of these."
@@ -162,6 +173,8 @@ def _fits(doc: FieldDoc, given: Any) -> bool:
             return type(given) in (int, float)
         case "text":
             return isinstance(given, str)
+        case "text or whole number":
+            return type(given) is int or (isinstance(given, str) and not _unquoted(doc, given))
         case "tables":
             return isinstance(given, list | tuple)
     return False
@@ -175,6 +188,8 @@ def _wanted(doc: FieldDoc) -> str:
             return "tables, each with its own [[header]]"
         case "true or false":
             return "true or false"
+        case "text or whole number":
+            return doc.allowed
     if doc.choices:
         return f"{'some' if doc.kind == 'list of texts' else 'one'} of {doc.allowed}"
     return f"a {doc.kind}{', ' if doc.allowed else ''}{doc.allowed}"
@@ -194,11 +209,13 @@ def _convert(doc: FieldDoc, key: str, given: Any, typed: str) -> str:
     if isinstance(given, str) and (hint := _unquoted(doc, given.strip())):
         # A bare word behind --set has no quotes to remove.
         return hint if typed == given else f"Remove the quotes: {hint[0].lower()}{hint[1:]}"
-    if doc.kind == "whole number" and isinstance(given, float) and abs(given) < 2**53:
+    if "whole number" in doc.kind and isinstance(given, float) and abs(given) < 2**53:
         whole = math.floor(given)
         return f"Write {whole}." if whole == given else f"Write {whole} or {whole + 1}."
     if doc.kind == "true or false" and given in (0, 1):
         return f"Write {shown(bool(given))}."
+    if doc.key == "memory.checkpointing" and isinstance(given, bool):
+        return f'Write {name} = "{"full" if given else "none"}".'
     if doc.kind == "list of texts" and isinstance(given, str):
         return f"Put it in brackets: {name} = [{shown(given)}]."
     if doc.kind == "text" and not doc.choices and type(given) in (int, float):
@@ -210,7 +227,7 @@ def _unquoted(doc: FieldDoc, word: str) -> str:
     """How to write a text as the number, or true or false, that the key takes; or nothing."""
     if doc.kind == "true or false":
         return literal_hint(word) if word.lower() in SWITCHES else ""
-    if doc.kind == "whole number":
+    if "whole number" in doc.kind:
         return literal_hint(word) if re.fullmatch(r"[+-]?\d+", word) else ""
     return literal_hint(word) if doc.kind == "number" and word.lower() not in SWITCHES else ""
 

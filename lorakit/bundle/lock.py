@@ -81,13 +81,20 @@ class Lock(Section):
     """Threads of the CPU: another number of them gives other last digits."""
 
     attention: str
-    """Attention kernel that served."""
+    """Whose attention served: that of PyTorch (sdpa) or xformers."""
+
+    kernel: str = ""
+    """The kernels that PyTorch chose for the attention of this training, such as flash."""
 
     determinism: Literal["bytes", "statistics"]
     """What a replay gives where nothing differs: the same bytes, or the same within noise."""
 
     why: str = ""
     """The reason for it, in words."""
+
+    changed: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Settings that were changed on the way, and after which step. The bundle has them as they were
+    in the end, and a replay has them so from the start."""
 
     versions: Annotated[dict[str, str], Field(default_factory=dict)]
     """Of Python and of the libraries."""

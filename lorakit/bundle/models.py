@@ -172,11 +172,16 @@ class Loss(Section):
     none."""
 
 
+Checkpointing = Literal["none", "full"] | Annotated[int, Field(ge=1, le=999)]
+"""None of the blocks of a model, all of them, or so many."""
+
+
 class Memory(Section):
     """What is traded for memory."""
 
-    checkpointing: Literal["none", "full"] = "none"
-    """Gradient checkpointing: full recomputes each block in the backward pass, for less memory."""
+    checkpointing: Checkpointing = "none"
+    """Gradient checkpointing: blocks of the model that are computed again in the backward pass, for
+    less memory. full: all. A number: so many, those first that free most for their work."""
 
     attention: Literal["sdpa", "xformers"] = "sdpa"
     """Attention kernel: sdpa is PyTorch's own, xformers must be installed."""

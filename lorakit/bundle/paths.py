@@ -1,4 +1,4 @@
-"""Paths in a bundle: relative to its file, until a run takes it somewhere else."""
+"""Paths in a bundle, relative to its file until a run takes it somewhere else; and the cache."""
 
 from __future__ import annotations
 
@@ -32,6 +32,15 @@ def pinned(bundle: Bundle) -> Bundle:
         return bundle
     base = bundle.base.model_copy(update={"revision": bundle.lock.base.revision})
     return bundle.model_copy(update={"base": base})
+
+
+def cache_folder() -> Path:
+    """Where lorakit keeps what it can make again: `$LORAKIT_CACHE`, or the system's place."""
+    if given := os.environ.get("LORAKIT_CACHE"):
+        return Path(given)
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("lorakit"))
 
 
 def resolve(path: str, folder: Path) -> str:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import UnionType
-from typing import Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -20,7 +20,14 @@ from pydantic.fields import FieldInfo
 from lorakit.bundle.models import Bundle
 
 Kind = Literal[
-    "whole number", "number", "text", "true or false", "list of texts", "table", "tables"
+    "whole number",
+    "number",
+    "text",
+    "text or whole number",
+    "true or false",
+    "list of texts",
+    "table",
+    "tables",
 ]
 
 _KINDS: dict[Any, Kind] = {
@@ -66,9 +73,15 @@ class FieldDoc:
     @property
     def allowed(self) -> str:
         """The allowed values in words, such as `above 0, at most 10`; empty: anything goes."""
+        if self.kind == "text or whole number":
+            return ", ".join((*self.choices, f"or {self._range}"))
         if self.choices:
             return ", ".join(self.choices)
-        if self.kind not in ("number", "whole number"):
+        return self._range
+
+    @property
+    def _range(self) -> str:
+        if self.kind not in ("number", "whole number", "text or whole number"):
             return ""
         low = _edge("above ", self.above) or _edge("", self.minimum)
         high = _edge("below ", self.below) or _edge("", self.maximum)
@@ -124,7 +137,10 @@ def _walk(model: type[BaseModel], prefix: str) -> Iterator[FieldDoc]:
 
 def _document(key: str, info: FieldInfo) -> tuple[FieldDoc, type[BaseModel] | None]:
     kind, choices, inner = _type(info.annotation)
-    limits = {name: _limit(info, name) for name in ("ge", "gt", "le", "lt", "multiple_of")}
+    limited = info
+    if kind == "text or whole number":
+        limited = next(map(FieldInfo.from_annotation, _limited(info.annotation)), info)
+    limits = {name: _limit(limited, name) for name in ("ge", "gt", "le", "lt", "multiple_of")}
     if kind == "whole number" and limits["lt"] is not None:
         limits["le"], limits["lt"] = limits["lt"] - 1, None
     doc = FieldDoc(
@@ -147,9 +163,11 @@ def _document(key: str, info: FieldInfo) -> tuple[FieldDoc, type[BaseModel] | No
 def _type(annotation: Any) -> tuple[Kind, tuple[str, ...], type[BaseModel] | None]:
     """The kind of a type, its choices, and the model of the table or tables it is."""
     origin, inside = get_origin(annotation), get_args(annotation)
-    if (
-        origin is UnionType
-    ):  # the lock, absent until a run writes it: its keys are nobody's to look up
+    if origin in (UnionType, Union):
+        named = [choice for a in inside if get_origin(a) is Literal for choice in get_args(a)]
+        if named:
+            return "text or whole number", tuple(named), None
+        # The lock, absent until a run writes it: its keys are nobody's to look up.
         return "table", (), None
     if origin is Literal:
         texts = all(isinstance(choice, str) for choice in inside)
@@ -160,6 +178,11 @@ def _type(annotation: Any) -> tuple[Kind, tuple[str, ...], type[BaseModel] | Non
         choices = get_args(inside[0]) if get_origin(inside[0]) is Literal else ()
         return "list of texts", choices, None
     return ("table", (), annotation) if _is_model(annotation) else (_KINDS[annotation], (), None)
+
+
+def _limited(annotation: Any) -> list[Any]:
+    """The members of a union that have limits."""
+    return [member for member in get_args(annotation) if get_origin(member) is Annotated]
 
 
 def _is_model(annotation: Any) -> bool:

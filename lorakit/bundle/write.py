@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import secrets
 import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from lorakit import durable
 from lorakit.bundle import syntax
 from lorakit.bundle.document import document
 from lorakit.bundle.edit import edit
@@ -62,23 +60,15 @@ def replace(path: Path, text: str, good: Callable[[str], bool]) -> None:
     Raises LorakitError, and then the old file is as it was.
     """
     target = path.resolve()  # a link stays a link
-    temporary = target.with_name(f".{secrets.token_hex(8)}.new")
     try:
-        with temporary.open("xb") as file:
+        with durable.replacing(target) as file:
             file.write(text.encode())
             file.flush()
-            os.fsync(file.fileno())
-        if not good(syntax.read_text(temporary)):
-            raise LorakitError(
-                f"{path} was not written: what reads back differs.",
-                "Look for a value that is not a number.",
-            )
-        if target.exists():
-            temporary.chmod(target.stat().st_mode & 0o7777)
-        temporary.replace(target)
+            if not good(syntax.read_text(Path(file.name))):
+                raise LorakitError(
+                    f"{path} was not written: what reads back differs.",
+                    "Look for a value that is not a number.",
+                )
     except OSError as error:
         reason = error.strerror or str(error)
         raise LorakitError(f"{path} cannot be written: {reason}.", code=ExitCode.DATA) from None
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)

@@ -32,6 +32,18 @@ RunName = Annotated[
 RunsFolder = Annotated[
     Path | None, typer.Option("--runs", metavar="DIR", help="Where runs live.", show_default=False)
 ]
+MachineFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--hardware",
+        metavar="FILE",
+        help="Judge by this machine file (hardware --save) instead of by this machine.",
+        show_default=False,
+    ),
+]
+OnCpu = Annotated[
+    bool, typer.Option("--cpu", help="Train on the CPU on purpose, whatever cards there are.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _debug = False
@@ -91,6 +103,12 @@ def _exit(code: int) -> None:
     sys.exit(int(code))
 
 
+def _on_cpu(wanted: bool) -> None:
+    """For this process, which looks at the machine, and for those that it starts to train."""
+    if wanted:
+        os.environ["LORAKIT_CPU"] = "1"
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"lorakit {__version__}")
@@ -137,11 +155,12 @@ def new(
     plain: Annotated[
         bool, typer.Option("--plain", help="Ask line by line, without a screen.")
     ] = False,
+    machine: MachineFile = None,
 ) -> None:
     """Make a bundle with the wizard."""
     from lorakit.cli.new import wizard
 
-    raise typer.Exit(wizard(source, plain))
+    raise typer.Exit(wizard(source, plain, machine))
 
 
 @app.command()
@@ -153,14 +172,17 @@ def train(
     detach: Annotated[
         bool, typer.Option("--detach", help="Start it and return; see it with watch.")
     ] = False,
+    cpu: OnCpu = False,
     settings: Settings = [],  # noqa: B006
     runs: RunsFolder = None,
+    machine: MachineFile = None,
 ) -> None:
     """Train a bundle. Ctrl-C stops after the step and saves; again, it aborts."""
     from lorakit.cli import train as command
 
+    _on_cpu(cpu)
     begin = command.resume if resume else command.train
-    raise typer.Exit(begin(bundle, settings, runs, detach))
+    raise typer.Exit(begin(bundle, settings, runs, detach, machine))
 
 
 @app.command()
@@ -171,7 +193,12 @@ def replay(
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse where anything differs from the lock.")
     ] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Start it and return; watch says how it ended.")
+    ] = False,
+    cpu: OnCpu = False,
     runs: RunsFolder = None,
+    machine: MachineFile = None,
 ) -> None:
     """Train a bundle again, and say whether it gives the same LoRA.
 
@@ -180,7 +207,8 @@ def replay(
     """
     from lorakit.cli.replay import replay as command
 
-    raise typer.Exit(command(source, strict, runs))
+    _on_cpu(cpu)
+    raise typer.Exit(command(source, strict, runs, detach, machine))
 
 
 @app.command()
@@ -245,11 +273,33 @@ def sample(
 
 
 @app.command()
-def check(bundle: BundleFile, json: Json = False, settings: Settings = []) -> None:  # noqa: B006
+def check(
+    bundle: BundleFile,
+    json: Json = False,
+    cpu: OnCpu = False,
+    settings: Settings = [],  # noqa: B006
+    machine: MachineFile = None,
+) -> None:
     """Say all that is wrong or doubtful about a bundle. Loads nothing."""
     from lorakit.cli.check import check as command
 
-    raise typer.Exit(command(bundle, settings, json))
+    _on_cpu(cpu)
+    raise typer.Exit(command(bundle, settings, machine, json))
+
+
+@app.command()
+def plan(
+    bundle: BundleFile,
+    hardware: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Plan for the machine in this file.")
+    ] = None,
+    json: Json = False,
+    settings: Settings = [],  # noqa: B006
+) -> None:
+    """Say what a bundle takes in memory, time and disk, and what else would fit. Loads nothing."""
+    from lorakit.cli.plan import plan as command
+
+    raise typer.Exit(command(bundle, settings, hardware, json))
 
 
 @app.command()
@@ -266,22 +316,97 @@ def hardware(
     save: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write it to a file, for a report.")
     ] = None,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Try PyTorch too, in a process of its own.")
+    ] = False,
+    compile_too: Annotated[
+        bool, typer.Option("--compile", help="Try torch.compile as well, which takes long.")
+    ] = False,
+    machine: MachineFile = None,
 ) -> None:
-    """Say what this machine is."""
+    """Say what this machine is, or one in a file."""
     from lorakit.cli.hardware import hardware as command
 
-    raise typer.Exit(command(json, save))
+    raise typer.Exit(command(json, save, probe, compile_too, machine))
 
 
 @app.command()
-def presets(
-    name: Annotated[str | None, typer.Argument(help="Show the settings of this one.")] = None,
+def doctor(
+    bundle: Annotated[
+        Path | None,
+        typer.Argument(metavar="[BUNDLE]", help="Say too whether this bundle can be trained."),
+    ] = None,
     json: Json = False,
+    settings: Settings = [],  # noqa: B006
+    probe: Annotated[
+        bool, typer.Option("--probe/--no-probe", help="Try PyTorch, in a process of its own.")
+    ] = True,
+    cpu: OnCpu = False,
+    runs: RunsFolder = None,
+    machine: MachineFile = None,
 ) -> None:
-    """List presets, or show one."""
-    from lorakit.cli.presets import presets as command
+    """Say what stands in the way of a training here, and what cures it.
+
+    The exit code is 3 where nothing can be trained, or not this bundle.
+    """
+    from lorakit.cli.doctor import doctor as command
+
+    _on_cpu(cpu)
+    raise typer.Exit(command(bundle, settings, runs, machine, probe, json))
+
+
+presets_app = typer.Typer(help="List presets, or do something with one.")
+app.add_typer(presets_app, name="presets")
+
+PresetName = Annotated[str, typer.Argument(metavar="NAME", help="A preset's name, or its file.")]
+
+
+@presets_app.callback(invoke_without_command=True)
+def presets(context: typer.Context, json: Json = False) -> None:
+    """List presets, and say which are not for this machine."""
+    if context.invoked_subcommand is None:
+        from lorakit.cli.presets import list_presets as command
+
+        raise typer.Exit(command(json))
+
+
+@presets_app.command(name="list")
+def list_presets(json: Json = False) -> None:
+    """List presets, and say which are not for this machine."""
+    from lorakit.cli.presets import list_presets as command
+
+    raise typer.Exit(command(json))
+
+
+@presets_app.command(name="show")
+def show_preset(name: PresetName, json: Json = False) -> None:
+    """Print a preset, each value with its reason."""
+    from lorakit.cli.presets import show as command
 
     raise typer.Exit(command(name, json))
+
+
+@presets_app.command(name="copy")
+def copy_preset(
+    name: PresetName, file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")]
+) -> None:
+    """Write a whole preset to a file, to change or to share."""
+    from lorakit.cli.presets import copy as command
+
+    raise typer.Exit(command(name, file))
+
+
+@presets_app.command(name="save")
+def save_preset(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is to be called.")],
+    source: Annotated[Path, typer.Option("--from", metavar="BUNDLE", help="Whose settings.")],
+    title: Annotated[str, typer.Option(help="A few words.")] = "",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace one of yours.")] = False,
+) -> None:
+    """Keep a bundle's settings as a preset of yours, without what is personal in them."""
+    from lorakit.cli.presets import save as command
+
+    raise typer.Exit(command(name, source, title, overwrite))
 
 
 bench_app = typer.Typer(

@@ -12,6 +12,7 @@ from lorakit.errors import ExitCode
 
 if TYPE_CHECKING:
     from lorakit.bundle.models import Bundle
+    from lorakit.hardware.facts import Hardware
     from lorakit.planner.estimate import Estimate
 
 
@@ -29,8 +30,17 @@ class Examined:
         return next((p.code for p in self.problems if p.severity == "error"), ExitCode.OK)
 
 
-def examine(path: Path, settings: Sequence[str], runs: Path | None = None) -> Examined:
-    """Read a bundle, survey the machine and the pictures, and check. Nothing is loaded."""
+def examine(
+    path: Path,
+    settings: Sequence[str],
+    runs: Path | None = None,
+    run: Path | None = None,
+    hardware: Hardware | None = None,
+) -> Examined:
+    """Read a bundle, survey the machine and the pictures, and check. Nothing is loaded.
+
+    `run` is the directory of a run that goes on; `hardware` stands in for this machine.
+    """
     from lorakit.bundle import read, syntax
 
     try:
@@ -40,19 +50,24 @@ def examine(path: Path, settings: Sequence[str], runs: Path | None = None) -> Ex
         return Examined(None, tuple(error.problems))
     if bundle is None:
         return Examined(None, tuple(problems))
-    judged = judge(bundle, path, settings, runs)
+    judged = judge(bundle, path, settings, runs, run, hardware)
     return replace(judged, problems=(*problems, *judged.problems))
 
 
 def judge(
-    bundle: Bundle, path: Path, settings: Sequence[str] = (), runs: Path | None = None
+    bundle: Bundle,
+    path: Path,
+    settings: Sequence[str] = (),
+    runs: Path | None = None,
+    run: Path | None = None,
+    hardware: Hardware | None = None,
 ) -> Examined:
     """What is wrong or doubtful about a bundle on this machine, and what it is predicted to take;
     `path` is the file it is from."""
     from lorakit.planner.check import check
     from lorakit.survey import survey
 
-    facts = survey(bundle, path.resolve().parent, runs=runs)
+    facts = survey(bundle, path.resolve().parent, hardware=hardware, runs=runs, run=run)
     problems = _placed(check(bundle, facts), path, settings)
     return Examined(bundle, tuple(problems), facts.estimate)
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 from lorakit.cli import streams
 from lorakit.errors import LorakitError
 from lorakit.families.families import FAMILIES
+from lorakit.hardware.facts import Hardware
 from lorakit.wizard import draft, look, settings, summary
 from lorakit.wizard.answers import of_bundle
 from lorakit.wizard.outcome import Outcome, file_for, save
@@ -29,13 +30,13 @@ class Left(Exception):
     """The input has ended."""
 
 
-def ask(source: Path | None) -> Outcome:
+def ask(source: Path | None, hardware: Hardware | None = None) -> Outcome:
     """Ask everything line by line and return what was chosen."""
     from lorakit.bundle.read import read
 
     here = Path.cwd()
     given = of_bundle(read(source), source.resolve().parent, here) if source else None
-    state = begin(here, given)
+    state = begin(here, given).knowing(hardware=hardware)
     try:
         for number, step in enumerate(STEPS, 1):
             streams.err("", f"{number} of {len(STEPS)}  {step.title}: {step.question}")
@@ -77,7 +78,7 @@ def _quiet(done: int, total: int) -> None:
 
 
 def _machine(state: State) -> State:
-    hardware = look.machine()
+    hardware = state.known.hardware or look.machine()
     _tell([*summary.of_machine(hardware)])
     streams.problems(hardware.findings)
     return state.knowing(hardware=hardware)

@@ -17,19 +17,31 @@ from lorakit.bundle.write import write
 from lorakit.cli import streams
 from lorakit.cli.examined import judge
 from lorakit.cli.given import Given, given
-from lorakit.cli.train import start
+from lorakit.cli.machine import believed, say_judged
+from lorakit.cli.train import start, start_detached
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.runs.compare import result_of
 from lorakit.runs.directory import Run, create, every, runs_root
+from lorakit.runs.launch import environment
 from lorakit.runs.words import clean
 
 LOCK: tuple[str, ...] = (sys.executable, "-P", "-m", "lorakit.train.lock")
 """The command that says what a training would use here, before the bundle."""
 
 
-def replay(name: str, strict: bool, runs: Path | None) -> int:
-    """Train a bundle or a run again: say what differs from its lock first, and how it ended."""
-    root = runs_root(runs)
+def replay(
+    name: str,
+    strict: bool,
+    runs: Path | None,
+    detach: bool = False,
+    machine: Path | None = None,
+) -> int:
+    """Train a bundle or a run again: say what differs from its lock first, and how it ended.
+
+    Detached, the one who watches its end is told how it ended.
+    """
+    begin = start_detached if detach else start
+    root, hardware = runs_root(runs), believed(machine)
     source = given(name, root)
     then, bundle = source.bundle.lock, pinned(source.bundle)
     if then is None:
@@ -37,16 +49,17 @@ def replay(name: str, strict: bool, runs: Path | None) -> int:
         if strict:
             raise LorakitError(what, "Without --strict it is trained as it stands.")
         streams.err(clean(f"{what} It is trained as it stands."))
-    judged = judge(bundle, source.path, runs=runs)
+    judged = judge(bundle, source.path, runs=runs, hardware=hardware)
     problems = [*source.notes, *judged.problems]
     streams.problems(problems, str(source.path))
     if errors := [p for p in problems if p.severity == "error"]:
         return errors[0].code
+    say_judged(hardware, machine)
     if then is None:
-        return start(create(bundle, root, source.folder), judged.estimate)
+        return begin(create(bundle, root, source.folder), judged.estimate)
 
     streams.err("looking at what is here: versions, pictures, base ...")
-    now = present(absolute(bundle, source.folder))
+    now = present(absolute(bundle, source.folder), anew=strict)
     home = original(source, then, root)
     found = diff.of_locks(then, now)
     lines = diff.lines(found, None if strict else diff.PICTURES)
@@ -66,7 +79,7 @@ def replay(name: str, strict: bool, runs: Path | None) -> int:
     waiting = bundle.model_copy(update={"lock": then.model_copy(update={"result": None})})
     kept = then.model_copy(update={"run": str(home.path) if home else ""})
     repeated = source.bundle.model_copy(update={"lock": kept})
-    return start(create(waiting, root, source.folder, original=repeated), judged.estimate)
+    return begin(create(waiting, root, source.folder, original=repeated), judged.estimate)
 
 
 def original(source: Given, then: Lock, root: Path) -> Run | None:
@@ -78,16 +91,22 @@ def original(source: Given, then: Lock, root: Path) -> Run | None:
     return named if named and wanted and result_of(named).digest == wanted else None
 
 
-def present(bundle: Bundle) -> Lock:
+def present(bundle: Bundle, anew: bool) -> Lock:
     """What a training of this bundle would use here; a process of its own finds it out.
 
-    Its paths are absolute. Raises LorakitError where that process fails.
+    Its paths are absolute; `anew`: no digest of the base is taken from the cache. Raises
+    LorakitError where that process fails.
     """
     with tempfile.TemporaryDirectory(prefix="lorakit-") as folder:
         file = Path(folder) / "bundle.toml"
         write(file, bundle)
+        command = [*LOCK, str(file), *(["--anew"] if anew else [])]
         told = subprocess.run(
-            [*LOCK, str(file)], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False
+            command,
+            stdout=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            env=environment(),
+            check=False,
         )
     try:
         return Lock.model_validate_json(told.stdout)

@@ -10,6 +10,7 @@ from pathlib import Path
 from lorakit.cli import streams
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.runs.directory import Run, find, runs_root
+from lorakit.runs.launch import environment
 
 DRAW: tuple[str, ...] = (sys.executable, "-P", "-m", "lorakit.train.draw")
 """The command that loads a base and its LoRA and draws."""
@@ -37,7 +38,13 @@ def sample(
     command += ["--guidance", str(guidance)] if guidance is not None else []
     command += ["--", str(run.path), prompt]
     streams.err(f"drawing with {run.name} ...")
-    drawn = subprocess.run(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False)
+    drawn = subprocess.run(
+        command,
+        stdout=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        env=environment(),
+        check=False,
+    )
     if drawn.returncode != 0:
         raise _failure(run, drawn.returncode)
     streams.out(drawn.stdout.decode("utf-8", errors="replace").strip() or str(file))

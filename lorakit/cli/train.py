@@ -7,6 +7,7 @@ from pathlib import Path
 from lorakit.cli import streams
 from lorakit.cli.examined import examine
 from lorakit.cli.given import given
+from lorakit.cli.machine import believed, say_judged
 from lorakit.errors import LorakitError
 from lorakit.planner.estimate import Estimate
 from lorakit.runs.directory import Run, create, every, runs_root
@@ -14,17 +15,31 @@ from lorakit.runs.launch import START_SECONDS, await_started, launch, refuse_run
 from lorakit.runs.words import clean
 
 
-def train(path: Path, settings: list[str], runs: Path | None, detach: bool) -> int:
-    """Check a bundle, and train it in a process of its own."""
-    examined = examine(path, settings, runs)
+def train(
+    path: Path,
+    settings: list[str],
+    runs: Path | None,
+    detach: bool,
+    machine: Path | None = None,
+) -> int:
+    """Check a bundle, by a machine file if one is given, and train it in a process of its own."""
+    hardware = believed(machine)
+    examined = examine(path, settings, runs, hardware=hardware)
     streams.problems(examined.problems, str(path))
     if examined.bundle is None or examined.exit_code:
         return examined.exit_code
+    say_judged(hardware, machine)
     run = create(examined.bundle, runs_root(runs), path.resolve().parent)
     return (start_detached if detach else start)(run, examined.estimate)
 
 
-def resume(what: Path, settings: list[str], runs: Path | None, detach: bool) -> int:
+def resume(
+    what: Path,
+    settings: list[str],
+    runs: Path | None,
+    detach: bool,
+    machine: Path | None = None,
+) -> int:
     """Go on with a run, or with the newest run of a bundle, from its newest complete checkpoint."""
     from lorakit.bundle.paths import absolute
     from lorakit.live.ending import ending
@@ -33,7 +48,8 @@ def resume(what: Path, settings: list[str], runs: Path | None, detach: bool) -> 
 
     run, path = _meant(what, runs)
     refuse_running(run)
-    examined = examine(path, settings, runs)
+    hardware = believed(machine)
+    examined = examine(path, settings, runs, run.path, hardware)
     streams.problems(examined.problems, str(path))
     if examined.bundle is None or examined.exit_code:
         return examined.exit_code
@@ -46,11 +62,13 @@ def resume(what: Path, settings: list[str], runs: Path | None, detach: bool) -> 
         streams.out(*ending(run, state))
         return 0
     found = checkpoints.start(run.path, bundle.train.steps)
-    said = [f"skipped {line}" for line in found.skipped] + adopt(run, bundle)
-    if found.newest:
-        said.append(f"{run.name} goes on after step {found.newest.step}")
+    after = found.newest.step if found.newest else 0
+    said = [f"skipped {line}" for line in found.skipped] + adopt(run, bundle, settings, after)
+    if after:
+        said.append(f"{run.name} goes on after step {after}")
     else:
         said.append(f"{run.name} has no checkpoint yet: it begins at its first step again")
+    say_judged(hardware, machine)
     streams.err(*map(clean, said))
     return (start_detached if detach else start)(run, examined.estimate)
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import math
 import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lorakit.bundle.models import PICO, Base
+from lorakit.bundle.models import PICO, Base, Bundle
 from lorakit.errors import LorakitError
+from lorakit.families.blocks import units
 from lorakit.families.families import FAMILIES, Family
 from lorakit.families.header import shapes
 from lorakit.families.ldm_names import LAYERS
@@ -65,6 +64,9 @@ class BaseFacts:
     """`epsilon` or `v_prediction`."""
     weight_bytes: int | None
     """Size on disk of the weights that training loads."""
+    unet: Mapping[str, Any] = field(default_factory=dict)
+    """Configuration of its UNet, or of its family's published one where it is not here; empty where
+    it makes no sense."""
     extents: Mapping[str, Extent] = field(default_factory=dict)
     """For each value of `adapter.targets`; empty where its UNet is not here to be looked at."""
 
@@ -72,6 +74,16 @@ class BaseFacts:
     def guessed(self) -> bool:
         """Whether nobody knows its family: a Hub id that is not here, and not well known."""
         return self.folder is None and self.model.lower() not in WELL_KNOWN
+
+
+SMALL_BYTES = 200_000_000
+"""A base with less in weights trains well enough on a CPU."""
+
+
+def is_small(bundle: Bundle, base: BaseFacts | None) -> bool:
+    """Whether the base of a bundle is pico, or about as small."""
+    size = base.weight_bytes if base else None
+    return bundle.base.model == PICO or (size is not None and size < SMALL_BYTES)
 
 
 def locate(base: Base, root: Path) -> Path | None:
@@ -106,16 +118,36 @@ def _cached(base: Base) -> Path | None:
     What it needs follows from the folder itself, whatever the bundle says. Raises ValueError for
     what cannot be a Hub id.
     """
-    from huggingface_hub import try_to_load_from_cache
-
-    found = try_to_load_from_cache(base.model, "model_index.json", revision=base.revision or None)
-    if not isinstance(found, str):
+    folder = _snapshot(base.model, base.revision or "main")
+    if folder is None or not os.path.isfile(folder / "model_index.json"):
         return None
-    folder = Path(found).parent
     family = FAMILIES[family_of(folder) or base.family]
     there = [os.path.isdir(folder / part) for part in family.parts]
-    weights = [_weights(folder, part) for part in _weighty(family)]
+    weights = [weights_of(folder, part) for part in _weighty(family)]
     return folder if all(there) and all(weights) else None
+
+
+_HUB_RULES = re.compile(r"\b[\w.-]{1,96}\b/\b[\w.-]{1,96}\b", re.ASCII)
+
+
+def _snapshot(model: str, revision: str) -> Path | None:
+    """The folder of a revision in the Hub's cache. Raises ValueError for what cannot be a Hub id.
+
+    Looked for by the documented layout of the cache: importing the Hub's client takes longer than
+    all else that a plan needs.
+    """
+    from huggingface_hub import constants
+
+    if not _HUB_RULES.fullmatch(model) or "--" in model or ".." in model or model.endswith(".git"):
+        raise ValueError(model)
+    cache = Path(constants.HF_HUB_CACHE) / f"models--{model.replace('/', '--')}"
+    commit = revision
+    with contextlib.suppress(OSError):  # a commit has no file in refs
+        commit = (cache / "refs" / revision).read_text(encoding="utf-8").strip()
+    try:
+        return cache / "snapshots" / commit if commit in os.listdir(cache / "snapshots") else None
+    except OSError:
+        return None
 
 
 def _weighty(family: Family) -> list[str]:
@@ -204,7 +236,15 @@ def usual(name: str, model: str = "") -> BaseFacts:
         token_limit=family.token_limit,
         prediction="epsilon",
         weight_bytes=None,
+        unet=published(name),
     )
+
+
+def published(name: str) -> dict[str, Any]:
+    """Configuration of the UNet of a family's published model."""
+    shipped = ASSETS / "configs" / name / "unet.json"
+    made: dict[str, Any] = json.loads(shipped.read_text(encoding="utf-8"))
+    return made
 
 
 def inspect(base: Base, root: Path) -> BaseFacts:
@@ -249,8 +289,17 @@ def inspect(base: Base, root: Path) -> BaseFacts:
         weight_bytes=sum(
             size for part in _weighty(family) for size in weight_files(folder, part).values()
         ),
+        unet=unet if _makes_sense(unet) else {},
         extents=_extents(weight_files(folder, "unet"), family),
     )
+
+
+def _makes_sense(unet: dict[str, Any]) -> bool:
+    """Whether a configuration can be counted; what is wrong with one, building the model says."""
+    try:
+        return units(unet) != ()
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        return False
 
 
 def _extents(files: Iterable[Path], family: Family) -> dict[str, Extent]:
@@ -328,7 +377,7 @@ def weight_files(folder: Path, part: str) -> dict[Path, int]:
 
     Raises LorakitError where there are none.
     """
-    found = _weights(folder, part)
+    found = weights_of(folder, part)
     if found:
         return found
     raise LorakitError(
@@ -337,38 +386,14 @@ def weight_files(folder: Path, part: str) -> dict[Path, int]:
     )
 
 
-def _weights(folder: Path, part: str) -> dict[Path, int]:
+def weights_of(folder: Path, part: str) -> dict[Path, int]:
+    """The safetensors files of one part, with sizes; empty where there are none."""
     stem = WEIGHTS[part]
     for pattern in (f"{stem}.safetensors", f"{stem}-*.safetensors", f"{stem}.fp16*.safetensors"):
         found = {f: f.stat().st_size for f in sorted((folder / part).glob(pattern))}
         if found:
             return found
     return {}
-
-
-def digest(folder: Path, *parts: str) -> str:
-    """sha256 over the configuration and weights of some parts of a pipeline.
-
-    Weights that are there and not loaded, such as a second precision, have no part in it. Names
-    count relative to the folder, so the digest is the same wherever the folder lies. Each file is
-    read once by a process.
-    """
-    whole = hashlib.sha256()
-    for part in sorted(parts):
-        weights = _weights(folder, part) if part in WEIGHTS else {}
-        for file in sorted((folder / part).iterdir()):
-            spare = bool(weights) and file.suffix == ".safetensors" and file not in weights
-            if file.suffix in (".json", ".txt", ".safetensors") and not spare:
-                whole.update(f"{part}/{file.name}\0".encode())
-                facts = file.stat()
-                whole.update(_sha256(file, facts.st_size, facts.st_mtime_ns))
-    return whole.hexdigest()
-
-
-@cache
-def _sha256(file: Path, size_bytes: int, changed_ns: int) -> bytes:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").digest()
 
 
 def revision(base: BaseFacts) -> str:

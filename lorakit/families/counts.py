@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lorakit.families.blocks import stages
+
 _IN_A_BLOCK = {"attention": 8, "linear": 10}
 """q, k, v and out of self- and cross-attention; two layers of feed-forward."""
 
@@ -18,24 +20,5 @@ _AROUND_BLOCKS = {"attention": 0, "linear": 2}
 
 def modules(config: Mapping[str, Any], targets: str) -> int:
     """Modules that `adapter.targets` means in a UNet with this configuration."""
-    transformers = _transformers(config)
-    return sum(_IN_A_BLOCK[targets] * blocks + _AROUND_BLOCKS[targets] for blocks in transformers)
-
-
-def _transformers(config: Mapping[str, Any]) -> list[int]:
-    """Blocks in each transformer of a UNet."""
-    down, up = config["down_block_types"], config["up_block_types"]
-    layers = _each(config.get("layers_per_block", 2), len(down))
-    depths = _each(config.get("transformer_layers_per_block", 1), len(down))
-    found: list[int] = []
-    for kind, count, depth in zip(down, layers, depths, strict=True):
-        found += [depth] * count if "CrossAttn" in kind else []
-    if "CrossAttn" in (config.get("mid_block_type", "UNetMidBlock2DCrossAttn") or ""):
-        found.append(depths[-1])
-    for kind, count, depth in zip(up, reversed(layers), reversed(depths), strict=True):
-        found += [depth] * (count + 1) if "CrossAttn" in kind else []
-    return found
-
-
-def _each(value: Any, count: int) -> list[int]:
-    return [value] * count if isinstance(value, int) else list(value)
+    depths = [depth for stage in stages(config) for depth in stage.depths]
+    return sum(_IN_A_BLOCK[targets] * depth + _AROUND_BLOCKS[targets] for depth in depths)

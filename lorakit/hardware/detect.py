@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from lorakit.hardware import amd, findings, machine, nvml, torch_build
+from lorakit.bundle.problems import Problem
+from lorakit.hardware import amd, amd_smi, findings, machine, nvidia_smi, nvml, torch_build
 from lorakit.hardware.facts import Accelerator, Hardware
-from lorakit.hardware.visible import visible
+from lorakit.hardware.visible import CPU, hip_visible, visible
 
 
 def detect() -> Hardware:
     """The facts of this machine. Raises nothing: what cannot be found out is None or a finding."""
-    driver = nvml.module()
-    answer = nvml.ask(driver, machine.nvidia_on_bus()) if driver else nvml.Answer()
     total, free = machine.ram_gib()
     return assemble(
         Hardware(
@@ -26,45 +24,89 @@ def detect() -> Hardware:
             ram_free_gib=free,
             torch=torch_build.installed(),
         ),
-        answer,
-        amd.cards(),
+        _nvidia(),
+        _amd(),
         os.environ,
+        amd.denied(),
     )
 
 
 def assemble(
     host: Hardware,
     answer: nvml.Answer,
-    amd_cards: tuple[Accelerator, ...],
+    amd_cards: Sequence[Accelerator],
     environ: Mapping[str, str],
+    denied: Sequence[str] = (),
 ) -> Hardware:
-    """The machine with its cards, those hidden by the environment marked, and its findings."""
-    nvidia = [_unified(card, host) for card in answer.accelerators]
-    hip = environ.get("HIP_VISIBLE_DEVICES", environ.get("ROCR_VISIBLE_DEVICES"))
-    whole = dataclasses.replace(
+    """The machine with its cards, those hidden by the environment marked, and its findings.
+
+    `denied` are the device files of AMD's cards that this user may not open.
+    """
+    nvidia = [_with_ram(card, host) for card in answer.accelerators]
+    whole = replace(
         host,
         accelerators=(
-            *_marked(nvidia, environ.get("CUDA_VISIBLE_DEVICES")),
-            *_marked(amd_cards, hip),
+            *_shown(nvidia, _cuda_visible(nvidia, answer, environ), environ),
+            *_shown(amd_cards, _hip_visible(amd_cards, environ), environ),
         ),
         driver=answer.driver,
         driver_cuda=answer.driver_cuda,
     )
-    return dataclasses.replace(whole, findings=answer.findings + findings.of(whole, environ))
+    found: list[Problem] = [*answer.findings, *findings.of(whole, environ, denied)]
+    return replace(whole, findings=tuple(found))
 
 
-def _unified(card: Accelerator, host: Hardware) -> Accelerator:
-    """A board that shares its memory with the processor has no answer of its own to give."""
-    if card.memory_total_gib is not None:
-        return card
-    return dataclasses.replace(
-        card,
-        memory_total_gib=host.ram_total_gib,
-        memory_free_gib=host.ram_free_gib,
-        unified=True,
+def _nvidia() -> nvml.Answer:
+    """The driver's answer; that of nvidia-smi where its library cannot be loaded."""
+    driver = nvml.module()
+    answer = (
+        nvml.ask(driver, machine.nvidia_signs()) if driver else nvml.Answer(failure=nvml.NO_LIBRARY)
     )
+    if answer.failure == nvml.NO_LIBRARY:
+        told = nvidia_smi.ask()
+        return told if told.accelerators else answer
+    return answer
 
 
-def _marked(cards: Any, setting: str | None) -> list[Accelerator]:
-    shown = visible([c.uuid for c in cards], setting)
-    return [dataclasses.replace(c, visible=n in shown) for n, c in enumerate(cards)]
+def _amd() -> tuple[Accelerator, ...]:
+    """What the kernel says; AMD's tools take long and are asked only for what it lacks."""
+    cards = amd.cards()
+    if any(amd_smi.nameless(card) for card in cards):
+        return amd_smi.completed(cards, amd_smi.ask())
+    if not cards and machine.is_wsl():  # there the kernel has no files for them
+        return amd_smi.ask()
+    return cards
+
+
+def _with_ram(card: Accelerator, host: Hardware) -> Accelerator:
+    """A board that shares its memory with the processor has the machine's."""
+    if not card.unified or card.memory_total_gib is not None:
+        return card
+    return replace(card, memory_total_gib=host.ram_total_gib, memory_free_gib=host.ram_free_gib)
+
+
+def _cuda_visible(
+    cards: Sequence[Accelerator], answer: nvml.Answer, environ: Mapping[str, str]
+) -> set[str]:
+    """UUIDs, or places on the bus where there are none, of the cards that CUDA would show."""
+    order = [_key(card) for card in cards]
+    if environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID" and answer.fastest_first:
+        order = list(answer.fastest_first)
+    return {order[n] for n in visible(order, environ.get("CUDA_VISIBLE_DEVICES"))}
+
+
+def _hip_visible(cards: Sequence[Accelerator], environ: Mapping[str, str]) -> set[str]:
+    """The same of those that HIP would show."""
+    usable = [card for card in cards if card.visible]
+    return {_key(usable[n]) for n in hip_visible([card.uuid for card in usable], environ)}
+
+
+def _key(card: Accelerator) -> str:
+    return card.uuid or card.pci
+
+
+def _shown(
+    cards: Sequence[Accelerator], shown: set[str], environ: Mapping[str, str]
+) -> list[Accelerator]:
+    on_cpu = bool(environ.get(CPU))
+    return [replace(c, visible=not on_cpu and _key(c) in shown) for c in cards]

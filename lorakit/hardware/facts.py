@@ -9,6 +9,9 @@ from lorakit.bundle.problems import Problem
 
 GIB = 1024**3
 
+LEAST_GIB, LEAST_INTEGRATED_GIB = 3.5, 8.0
+"""Memory below which nobody trains on a card, and on the graphics unit of a processor."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
@@ -45,7 +48,8 @@ class Accelerator:
     """Compute capability of an NVIDIA card, such as (8, 9)."""
     power_limit_w: float | None = None
     visible: bool = True
-    """False: hidden from training by CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES."""
+    """False: hidden from training, by CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES or
+    ROCR_VISIBLE_DEVICES, by LORAKIT_CPU, or because this user may not open it."""
     processes: tuple[Process, ...] = ()
 
     @property
@@ -54,6 +58,12 @@ class Accelerator:
         if self.kind == "rocm":
             return None
         return None if self.capability is None else self.capability >= (8, 0)
+
+    @property
+    def trainable(self) -> bool:
+        """Whether it is worth training on: no small card, no graphics unit with a small share."""
+        least = LEAST_INTEGRATED_GIB if self.integrated else LEAST_GIB
+        return self.memory_total_gib is None or self.memory_total_gib >= least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,18 +76,20 @@ class TorchBuild:
     """CUDA version it is built for."""
     hip: str | None = None
     """ROCm version it is built for."""
+    xpu: str | None = None
+    """Version of Intel's compiler it is built with, where it computes on Intel cards."""
 
     @property
-    def kind(self) -> Literal["cuda", "rocm", "cpu"]:
-        """What it computes on."""
-        return "cuda" if self.cuda else "rocm" if self.hip else "cpu"
+    def kind(self) -> Literal["cuda", "rocm", "xpu", "cpu"]:
+        """What it computes on. The builds for macOS say `cpu` and compute on Apple's chips too."""
+        return "cuda" if self.cuda else "rocm" if self.hip else "xpu" if self.xpu else "cpu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
     """How fast a device works, as measured by `python -m lorakit.train.speed` or as published."""
 
-    tflops: dict[str, float]
+    tflops: dict[str, float] = field(default_factory=dict)
     """Large matrix products by precision (`fp32`, `fp16`, `bf16`), in 10^12 operations a second."""
     bandwidth_gb_s: float
     """Memory read and written by a large copy, in 10^9 bytes a second."""
@@ -98,12 +110,15 @@ class Tried:
     architecture: str = ""
     memory_total_gib: float | None = None
     memory_free_gib: float | None = None
+    integrated: bool = False
     failure: str = ""
     """What the first operation said, in one line. Empty: it works."""
     precisions: tuple[str, ...] = ()
     """Those of fp32, fp16, bf16 and fp8 that computed the right thing."""
     attention: str = ""
     """Kernel behind PyTorch's attention: flash, efficient, cudnn or math."""
+    kernels: tuple[str, ...] = ()
+    """Those of them that computed the right thing when they were asked for alone."""
     modules: dict[str, str] = field(default_factory=dict)
     """xformers, bitsandbytes and compile: empty where it was used and worked, else what it said.
     What is not installed is not here."""
@@ -150,11 +165,36 @@ class Hardware:
     @property
     def accelerator(self) -> Accelerator | None:
         """The card to train on: of those that are visible and that the PyTorch build can use, the
-        one with the most free memory; the first of equals. None: train on the CPU.
+        one with the most free memory; the first of equals, and the graphics unit of a processor
+        only where there is no other. None: train on the CPU.
         """
-        kind = self.torch.kind if self.torch else "cpu"
-        usable = [a for a in self.accelerators if a.visible and a.kind == kind]
+        kinds = {self.torch.kind, "mps"} if self.torch else set()
+        usable = [a for a in self.accelerators if a.visible and a.kind in kinds]
         return max(usable, key=_room, default=None)
+
+    @property
+    def idle(self) -> Accelerator | None:
+        """The card that another build of PyTorch would train on, where this one has only the CPU.
+
+        None: there is no such card, or it is used, or it is hidden on purpose.
+        """
+        if self.accelerator is not None:
+            return None
+        fit = [a for a in self.accelerators if a.visible and a.trainable]
+        return max(fit, key=_room, default=None)
+
+    @property
+    def tried(self) -> Tried | None:
+        """What PyTorch said of the device that training runs on. None: it was not tried."""
+        card, devices = self.accelerator, self.probe.devices if self.probe else ()
+        if card is None:
+            return next((d for d in devices if d.kind == "cpu"), None)
+        same = [d for d in devices if d.kind == card.kind]
+        for key in ("uuid", "pci", "name"):
+            found = [d for d in same if getattr(d, key) and _bare(d, key) == _bare(card, key)]
+            if len(found) == 1:
+                return found[0]
+        return None
 
     @property
     def device(self) -> str:
@@ -163,5 +203,10 @@ class Hardware:
         return card.name if card else f"CPU, {self.cpu_threads} threads"
 
 
-def _room(card: Accelerator) -> tuple[float, float]:
-    return card.memory_free_gib or 0.0, card.memory_total_gib or 0.0
+def _bare(device: Accelerator | Tried, key: str) -> str:
+    """A name without what only one of driver and PyTorch puts before it."""
+    return str(getattr(device, key)).lower().removeprefix("gpu-").removeprefix("mig-")
+
+
+def _room(card: Accelerator) -> tuple[bool, float, float]:
+    return not card.integrated, card.memory_free_gib or 0.0, card.memory_total_gib or 0.0

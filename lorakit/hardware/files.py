@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tomllib
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lorakit.errors import LorakitError
 from lorakit.hardware.facts import Hardware
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 SCHEMA = 1
 
@@ -15,11 +20,10 @@ SCHEMA = 1
 def save(hardware: Hardware, path: Path) -> None:
     """Write the facts of a machine, to three decimals, with what was found doubtful about it."""
     import tomlkit
-    from pydantic import TypeAdapter
 
     document = tomlkit.document()
     document.add(tomlkit.comment("A machine as lorakit sees it: lorakit hardware --save"))
-    plain = TypeAdapter(Hardware).dump_python(hardware, mode="json")
+    plain = _adapter().dump_python(hardware, mode="json")
     document.update({"schema": SCHEMA, **_known(plain)})
     path.write_text(tomlkit.dumps(document), encoding="utf-8", newline="\n")
 
@@ -29,7 +33,7 @@ def load(path: Path) -> Hardware:
 
     Raises LorakitError where it is none.
     """
-    from pydantic import TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
@@ -43,8 +47,12 @@ def load(path: Path) -> Hardware:
             f"The machine file {path} does not say schema = {SCHEMA}.",
             "Write it again with lorakit hardware --save.",
         )
+    if raw.keys().isdisjoint(field.name for field in dataclasses.fields(Hardware)):
+        raise LorakitError(
+            f"The file {path} holds no machine.", "lorakit hardware --save FILE writes one."
+        )
     try:
-        return TypeAdapter(Hardware).validate_python(raw)
+        return _adapter().validate_python(raw)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
@@ -52,6 +60,13 @@ def load(path: Path) -> Hardware:
             f"The machine file {path} has a wrong {key or 'entry'}: {first['msg']}.",
             "Write it again with lorakit hardware --save.",
         ) from None
+
+
+@cache
+def _adapter() -> TypeAdapter[Hardware]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Hardware)
 
 
 def _known(value: Any) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from lorakit.hardware.facts import GIB
@@ -14,7 +16,7 @@ CGROUP = Path("/sys/fs/cgroup")
 def system() -> str:
     """Such as `Linux 6.8.0-45-generic x86_64`."""
     release = platform.release()
-    wsl = " (WSL)" if "microsoft" in release.lower() else ""
+    wsl = " (WSL)" if is_wsl() else ""
     return f"{platform.system()} {release} {platform.machine()}{wsl}"
 
 
@@ -50,6 +52,53 @@ def ram_gib(cgroup: Path = CGROUP) -> tuple[float, float]:
         if used.isdecimal():
             free = min(free, max(0, total - int(used)))
     return total / GIB, min(free, total) / GIB
+
+
+def is_wsl() -> bool:
+    """Whether this is Linux inside Windows."""
+    return "microsoft" in platform.release().lower()
+
+
+def is_container(root: Path = Path("/")) -> bool:
+    """Whether this is a container of Docker, Podman or one like them."""
+    return any((root / name).exists() for name in (".dockerenv", "run/.containerenv"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NvidiaSigns:
+    """What speaks for an NVIDIA card on this machine, whatever its driver says."""
+
+    on_bus: bool = False
+    device_files: bool = False
+    """Whether there is a file such as /dev/nvidia0, as in a container that was given a card."""
+    wsl: bool = False
+    container: bool = False
+
+
+def nvidia_signs(root: Path = Path("/")) -> NvidiaSigns:
+    """The signs on this machine."""
+    return NvidiaSigns(
+        on_bus=nvidia_on_bus(root / "sys/bus/pci/devices"),
+        device_files=any((root / "dev").glob("nvidia[0-9]*")),
+        wsl=is_wsl(),
+        container=is_container(root),
+    )
+
+
+def process_name(pid: int) -> str:
+    """Name of a process, or nothing where it is not ours to see."""
+    import psutil
+
+    try:
+        return str(psutil.Process(pid).name())
+    except (psutil.Error, ValueError, OSError):
+        return ""
+
+
+def pci_address(text: str) -> str:
+    """A place on the bus as the kernel writes it: `00000000:01:00.0` is `0000:01:00.0`."""
+    found = re.fullmatch(r"(?:([0-9a-f]+):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", text.strip().lower())
+    return f"{int(found[1] or '0', 16):04x}:{found[2]}" if found else ""
 
 
 def nvidia_on_bus(pci: Path = Path("/sys/bus/pci/devices")) -> bool:

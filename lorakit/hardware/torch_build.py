@@ -9,7 +9,7 @@ from pathlib import Path
 from lorakit.hardware.facts import TorchBuild
 
 _VERSION = re.compile(r"^__version__\s*=\s*['\"]([^'\"]+)['\"]", re.MULTILINE)
-_LINE = re.compile(r"^(cuda|hip)\b[^=]*=\s*['\"]([^'\"]+)['\"]", re.MULTILINE)
+_LINE = re.compile(r"^(cuda|hip|xpu)\b[^=]*=\s*['\"]([^'\"]+)['\"]", re.MULTILINE)
 
 
 def installed() -> TorchBuild | None:
@@ -29,6 +29,4 @@ def build(version: str, text: str) -> TorchBuild:
     said = dict(_LINE.findall(text))
     # The file has the build, `+cu130`, which a package index leaves out of the metadata.
     whole = _VERSION.search(text)
-    return TorchBuild(
-        version=whole[1] if whole else version, cuda=said.get("cuda"), hip=said.get("hip")
-    )
+    return TorchBuild(version=whole[1] if whole else version, **said)

@@ -1,9 +1,12 @@
-"""Which cards a process may use, by CUDA_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES."""
+"""Which cards a process may use, by CUDA_VISIBLE_DEVICES and its likes for AMD."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+CPU = "LORAKIT_CPU"
+"""Set to anything, this variable hides every card: training runs on the CPU, on purpose."""
 
 _INDEX = re.compile(r"[+-]?\d+")
 
@@ -23,6 +26,17 @@ def visible(uuids: Sequence[str], setting: str | None) -> list[int]:
             break
         found.append(position)
     return found if len(set(found)) == len(found) else []
+
+
+def hip_visible(uuids: Sequence[str], environ: Mapping[str, str]) -> list[int]:
+    """Positions of the AMD cards that HIP shows.
+
+    ROCR_VISIBLE_DEVICES comes first, and HIP_VISIBLE_DEVICES, or CUDA_VISIBLE_DEVICES where that
+    is not set, counts what it has left.
+    """
+    left = visible(uuids, environ.get("ROCR_VISIBLE_DEVICES"))
+    hip = environ.get("HIP_VISIBLE_DEVICES", environ.get("CUDA_VISIBLE_DEVICES"))
+    return [left[n] for n in visible([uuids[m] for m in left], hip)]
 
 
 def _position(uuids: Sequence[str], entry: str) -> int | None:

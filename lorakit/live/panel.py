@@ -182,7 +182,9 @@ def _memory(state: RunState, width: int) -> Text:
     peak = state.memory_peak_gib
     share = 100 * peak / total if peak is not None and total else None
     word = None
-    if share is not None and share >= 97:
+    if state.slowdown:
+        word = (f"paging, {state.slowdown:.0f}x slower", "red")
+    elif share is not None and share >= 97:
         word = ("near limit", "red")
     elif share is not None and share >= 90:
         word = ("tight", "yellow")

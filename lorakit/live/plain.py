@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import TextIO
 
-from lorakit.runs import words
+from lorakit.runs import paging, words
 from lorakit.runs.events import Doing, Event, Finished, Started, Stepped
 from lorakit.runs.state import RunState, describe
 from lorakit.runs.status import Status
@@ -23,6 +23,7 @@ class PlainLog:
         self._phase = ""
         self._told_step = 0
         self._told_time = 0.0
+        self._paging = False
 
     def lines(self, event: Event, state: RunState) -> Iterator[str]:
         """What to print for an event; `state` already holds it."""
@@ -32,6 +33,9 @@ class PlainLog:
         if line is not None:
             level = "" if line.level == "info" else f"{line.level}: "
             yield self._say(event, f"{level}{words.clean(line.text)}")
+        if state.slowdown and not self._paging:
+            yield self._say(event, f"warning: {paging.words(state.slowdown)}")
+        self._paging = state.slowdown is not None
         if isinstance(event, Doing) and event.phase != self._phase:
             self._phase = event.phase
             yield self._say(event, figures(state))

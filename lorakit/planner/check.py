@@ -7,13 +7,16 @@ from collections.abc import Callable, Iterator
 from lorakit.bundle.models import PICO, Bundle, OptimizerOptions
 from lorakit.bundle.problems import Problem
 from lorakit.errors import ExitCode
+from lorakit.families.base_model import is_small
+from lorakit.families.blocks import count, too_many
+from lorakit.planner import room
+from lorakit.planner.backend import half, lacks, without_xformers
 from lorakit.planner.disk import needed_bytes
+from lorakit.planner.estimate import estimate
 from lorakit.planner.facts import Facts
+from lorakit.planner.optimizers import USED
 
 GIB = 1024**3
-
-SMALL_BYTES = 200_000_000
-"""A base with less in weights trains well enough on a CPU."""
 
 Rule = Callable[[Bundle, Facts], Iterator[Problem]]
 
@@ -101,7 +104,7 @@ def batches(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
             "Lower train.batch_size or train.accumulation, or raise repeats.",
         )
         return
-    fullest = max(_per_bucket(facts))
+    fullest = facts.report.fullest
     if batch > fullest:
         yield _warning(
             "train.batch_size",
@@ -111,34 +114,24 @@ def batches(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
         )
 
 
-def _per_bucket(facts: Facts) -> list[int]:
-    counts: dict[tuple[int, int], int] = {}
-    for p in facts.report.pictures if facts.report else ():
-        size = (p.fit.width, p.fit.height)
-        counts[size] = counts.get(size, 0) + p.repeats
-    return list(counts.values())
-
-
 # train
 
 
 def precision(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
     """The device computes in the precision that is asked for."""
-    wanted, card = bundle.train.precision, facts.hardware.accelerator
-    if card is None:
+    wanted = bundle.train.precision
+    if facts.on_cpu:
         if wanted != "fp32":
             yield _warning(
                 "train.precision",
                 f"On the CPU {wanted} is usually slower than fp32, not faster.",
                 "--set train.precision=fp32",
             )
-    elif wanted == "bf16" and card.native_bf16 is False and card.capability:
-        major, minor = card.capability
+    elif lack := lacks(facts.hardware, wanted):
         yield _error(
             "train.precision",
-            f"The bundle wants bf16, and {card.name} (compute capability {major}.{minor}) has no "
-            "native bf16; 8.0 and newer have.",
-            "--set train.precision=fp16",
+            f"The bundle wants {wanted}, and {lack}.",
+            f"--set train.precision={half(facts.hardware)}",
         )
 
 
@@ -161,13 +154,6 @@ def warmup(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
         )
 
 
-USED = {
-    "adamw": {"weight_decay", "beta1", "beta2", "eps"},
-    "adafactor": {"weight_decay", "beta2_decay", "clip_threshold"},
-}
-"""The options that each optimizer has a use for."""
-
-
 def optimizer_options(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
     """No option is set that the optimizer has no use for."""
     name, options = bundle.train.optimizer, bundle.train.optimizer_options
@@ -184,15 +170,23 @@ def optimizer_options(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
 # memory
 
 
+def working(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """The device that training runs on does what PyTorch asks of it, as far as that was tried."""
+    device = facts.hardware.tried
+    if device is not None and device.failure:
+        yield _error(
+            "",
+            f"{device.name} cannot be trained on: {device.failure}.",
+            "lorakit doctor says what may help.",
+            ExitCode.NO_HARDWARE,
+        )
+
+
 def xformers(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
     """xformers is installed and has a card to run on, if it is asked for."""
     if bundle.memory.attention != "xformers":
         return
-    reason = ""
-    if "xformers" not in facts.modules:
-        reason = "xformers is not installed"
-    elif facts.on_cpu:
-        reason = "xformers does not run on the CPU"
+    reason = without_xformers(facts.hardware, "xformers" in facts.modules)
     if reason:
         yield _error(
             "memory.attention",
@@ -201,12 +195,45 @@ def xformers(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
         )
 
 
+def blocks(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """The base has as many blocks as are to recompute."""
+    wanted, base = bundle.memory.checkpointing, facts.base
+    if isinstance(wanted, str) or base is None or base.guessed or not base.unet:
+        return
+    there = count(base.unet)
+    if wanted > there:
+        yield _error("memory.checkpointing", *too_many(wanted, there))
+
+
+def cpu_only_torch(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """A card is not left idle for want of the right PyTorch, unless that is said on purpose.
+
+    pico, which is made for the CPU, may leave it so; the machine's own warning stands all the same.
+    """
+    card, torch = facts.hardware.idle, facts.hardware.torch
+    if card is None or torch is None or bundle.base.model == PICO:
+        return
+    yield _error(
+        "",
+        f"PyTorch {torch.version} cannot use {card.name}, and nobody said to train on the CPU, "
+        "which takes tens to hundreds of times as long.",
+        "Install the build that is named below, or train on the CPU on purpose: --cpu "
+        "(LORAKIT_CPU=1 for the wizard).",
+        ExitCode.NO_HARDWARE,
+    )
+
+
+def memory(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """Training fits into what is free, with a reserve."""
+    predicted = facts.estimate or estimate(bundle, facts.base, facts.report, facts.hardware)
+    found = room.problem(bundle, facts.base, facts.report, facts.hardware, predicted)
+    if found is not None:
+        yield found
+
+
 def slow(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
     """A base of full size has a card to run on."""
-    if bundle.base.model == PICO or not facts.on_cpu:
-        return
-    size = facts.base.weight_bytes if facts.base else None
-    if size is None or size > SMALL_BYTES:
+    if facts.on_cpu and not is_small(bundle, facts.base):
         yield _warning(
             "base.model",
             f"{bundle.base.model} would be trained on the {facts.hardware.device}: expect "
@@ -266,12 +293,14 @@ def intervals(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
 
 def disk(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
     """The disk has room for the run."""
-    free, needed = facts.disk_free_bytes, needed_bytes(bundle, facts.base)
+    free = facts.disk_free_bytes
+    needed = needed_bytes(bundle, facts.base, facts.written)
+    more = f" more after step {facts.written.step}" if facts.written.step else ""
     if free is not None and needed > free:
         yield _error(
             "save.keep",
-            f"The run needs up to {needed / GIB:.2f} GiB, and {free / GIB:.2f} GiB are free in "
-            f"{facts.runs_folder or 'the folder of runs'}.",
+            f"The run needs up to {needed / GIB:.2f} GiB{more}, and {free / GIB:.2f} GiB are free "
+            f"in {facts.runs_folder or 'the folder of runs'}.",
             "Make room, lower save.keep, or let runs live elsewhere: LORAKIT_RUNS or --runs.",
             ExitCode.DATA,
         )
@@ -285,7 +314,11 @@ RULES: tuple[Rule, ...] = (
     precision,
     warmup,
     optimizer_options,
+    working,
     xformers,
+    blocks,
+    cpu_only_torch,
+    memory,
     slow,
     prompts,
     intervals,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from lorakit.bundle.models import Bundle
 from lorakit.dataset.report import DatasetReport
 from lorakit.families.base_model import BaseFacts, Extent
@@ -42,6 +44,15 @@ RESERVE_BYTES = 50_000_000
 """For events, the log, contact sheets and tags."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What a run that goes on has on the disk already."""
+
+    step: int = 0
+    """It goes on after this one."""
+    checkpoints: int = 0
+
+
 def adapter_bytes(bundle: Bundle, base: BaseFacts | None) -> int:
     """Size of an adapter file, whose weights are fp32."""
     held = extent(bundle, base)
@@ -55,17 +66,24 @@ def checkpoint_bytes(bundle: Bundle, base: BaseFacts | None) -> int:
     return adapter_bytes(bundle, base) + optimizer
 
 
-def needed_bytes(bundle: Bundle, base: BaseFacts | None) -> int:
-    """The most that the run directory of this bundle grows to; `base` None: it is not here.
+NOTHING = Written()
 
-    One checkpoint more than is kept is on disk while the oldest is removed, and two files come out.
+
+def needed_bytes(bundle: Bundle, base: BaseFacts | None, written: Written = NOTHING) -> int:
+    """The most that the run directory of this bundle grows by; `base` None: it is not here.
+
+    One checkpoint more than is kept is on disk while the oldest is removed, and two files come out:
+    both also where a run goes on that has some `written`, since the new ones are there first.
     """
-    every = bundle.save.every
-    checkpoints = min(bundle.save.keep, -(-bundle.train.steps // every) if every else 0) + 1
-    rounds = 2 + (bundle.train.steps // bundle.sample.every if bundle.sample.every else 0)
+    steps, every = bundle.train.steps, bundle.save.every
+    to_come = max(0, -(-steps // every) - written.step // every) if every else 0
+    most = max(written.checkpoints, min(bundle.save.keep, written.checkpoints + to_come)) + 1
+    rounds = 2
+    if bundle.sample.every:
+        rounds += max(0, steps // bundle.sample.every - written.step // bundle.sample.every)
     pictures = rounds * len(bundle.sample.prompts)
     return (
-        checkpoints * checkpoint_bytes(bundle, base)
+        (most - written.checkpoints) * checkpoint_bytes(bundle, base)
         + 2 * adapter_bytes(bundle, base)
         + pictures * PICTURE_BYTES
         + RESERVE_BYTES

@@ -80,10 +80,11 @@ def estimate(
     bundle: Bundle, base: BaseFacts | None, report: DatasetReport | None, hardware: Hardware
 ) -> Estimate:
     """What a training of this bundle takes on this machine, as far as it can be told."""
-    from lorakit.planner import disk, time  # they answer in the shapes above
+    from lorakit.planner import disk, memory, time  # they answer in the shapes above
 
     cached = disk.cache_bytes(bundle, base, report) if report else 0
     return Estimate(
+        phases=memory.phases(bundle, base, hardware) or (),
         step_seconds=time.step_seconds(bundle, base, hardware),
         total_seconds=time.total_seconds(bundle, base, report, hardware),
         disk_bytes=disk.needed_bytes(bundle, base) + cached,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from lorakit.bundle.problems import Problem
 from lorakit.dataset.report import DatasetReport
 from lorakit.families.base_model import BaseFacts
 from lorakit.hardware.facts import Hardware
+from lorakit.planner.disk import NOTHING, Written
 from lorakit.planner.estimate import Estimate
 
 
@@ -22,14 +23,16 @@ class Facts:
     """Where runs are written."""
     runs_folder: str = ""
     """Where runs are written, in words."""
+    written: Written = NOTHING
+    """Of a run that goes on: what it has written."""
     modules: frozenset[str] = frozenset()
     """Optional Python modules that are installed, such as xformers."""
     offline: bool = False
     """Whether the environment forbids the Hub."""
     prompt_tokens: tuple[int | None, ...] = ()
     """Tokens of each sample prompt; None where the base's tokenizer is not here."""
-    estimate: Estimate = field(default_factory=Estimate)
-    """What the training is predicted to take."""
+    estimate: Estimate | None = None
+    """What training is predicted to take."""
     problems: tuple[Problem, ...] = ()
     """What went wrong while looking."""
 

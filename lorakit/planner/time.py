@@ -239,7 +239,9 @@ def device_of(hardware: Hardware) -> Device | None:
         )
         return _device(rough, True, ROUGH)
     found = published(card)
-    return found and _device(found.speed, False, NAMED if found.by_name else GUESSED)
+    if found is None:
+        return None
+    return _device(found.speed, False, NAMED if found.by_name else GUESSED)
 
 
 def device_of_speed(measured: Speed, on_cpu: bool) -> Device:

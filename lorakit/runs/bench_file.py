@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, ValidationError
 
+from lorakit import durable
 from lorakit.bundle.section import Section
 from lorakit.errors import LorakitError
 
@@ -138,14 +139,13 @@ class Bench(Section):
 def write(bench: Bench, path: Path) -> None:
     """Write a file in one go, so that it is complete whenever the benchmark is broken off."""
     from lorakit.bundle.document import document
-    from lorakit.runs.directory import replace_text
 
     plain = bench.model_dump(by_alias=True, exclude_none=True)
     plain["cases"] = [_short(case) for case in plain["cases"]]
     if not plain["cases"]:
         del plain["cases"]
     try:
-        replace_text(path, _HEAD + document(_rounded(plain)))
+        durable.write(path, (_HEAD + document(_rounded(plain))).encode())
     except OSError as error:
         raise LorakitError(f"{path} cannot be written: {error.strerror or error}.") from error
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lorakit import durable
 from lorakit.errors import ExitCode, LorakitError
 
 FOLDER = "checkpoints"
@@ -95,11 +95,6 @@ def complete(run: Path) -> list[int]:
     return sorted(step for step, path in named if not _wrong(path, step, deep=False))
 
 
-def leftovers(run: Path) -> list[Path]:
-    """What writes and removals that were cut off have left."""
-    return [path for _, path in _entries(run) if path.name.startswith(".")]
-
-
 def beyond(run: Path, step: int) -> list[Path]:
     """What has the name of a checkpoint of a later step than this."""
     return [path for n, path in _entries(run) if n > step and _NAME.fullmatch(path.name)]
@@ -108,10 +103,7 @@ def beyond(run: Path, step: int) -> list[Path]:
 def write_manifest(folder: Path) -> None:
     """Close a checkpoint: sizes and hashes of what lies in the folder, flushed to the disk."""
     facts = {f.name: {"bytes": f.stat().st_size, "sha256": _sha256(f)} for f in folder.iterdir()}
-    with (folder / MANIFEST).open("w", encoding="utf-8") as file:
-        json.dump(dict(sorted(facts.items())), file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
+    durable.write(folder / MANIFEST, json.dumps(dict(sorted(facts.items())), indent=1).encode())
 
 
 def _entries(run: Path) -> list[tuple[int, Path]]:

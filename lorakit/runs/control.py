@@ -8,8 +8,9 @@ import socket
 import time
 from typing import Literal
 
+from lorakit import durable
 from lorakit.errors import LorakitError
-from lorakit.runs.directory import Run, replace_text
+from lorakit.runs.directory import Run
 
 Request = Literal["stop", "save", "sample"]
 
@@ -31,7 +32,7 @@ def request(run: Run, what: Request, by: str | None = None) -> None:
     body = {"by": by or myself(), "time": time.time()}
     try:
         run.control.mkdir(exist_ok=True)
-        replace_text(run.control / what, json.dumps(body) + "\n")
+        durable.write(run.control / what, f"{json.dumps(body)}\n".encode())
     except OSError as error:
         raise LorakitError(
             f"The request to {what} cannot be written in {run.control}: {error.strerror or error}.",

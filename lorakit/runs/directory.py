@@ -225,13 +225,3 @@ def _names(runs: Iterable[Run], limit: int = 10) -> str:
     names = [clean(run.name) for run in runs]
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more + "."
-
-
-def replace_text(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old one or the new one, and nothing between."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        fresh.write_text(text, encoding="utf-8", newline="\n")
-        fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)

@@ -108,6 +108,8 @@ class Sensed(Event):
     memory_peak_gib: float | None = None
     """The most it has held."""
     memory_total_gib: float | None = None
+    memory_free_gib: float | None = None
+    """As the card's driver counts it, with what others hold."""
     utilisation_percent: float | None = None
     temperature_c: float | None = None
     power_w: float | None = None

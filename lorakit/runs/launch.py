@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import fcntl
 import json
+import os
 import platform
 import shlex
 import signal
@@ -16,11 +17,14 @@ import time
 from pathlib import Path
 from typing import IO
 
-from lorakit import __version__
+from lorakit import __version__, durable
 from lorakit.errors import ExitCode, LorakitError
+from lorakit.hardware.detect import detect
+from lorakit.hardware.environment import for_training
+from lorakit.hardware.facts import Hardware
 from lorakit.planner.estimate import Estimate
 from lorakit.runs.control import myself
-from lorakit.runs.directory import Run, replace_text
+from lorakit.runs.directory import Run
 from lorakit.runs.events import Doing, Failed, Log, Predicted, Tail
 from lorakit.runs.identity import identify
 from lorakit.runs.state import RunState, replay
@@ -46,11 +50,13 @@ def refuse_running(run: Run) -> None:
 def launch(run: Run, estimate: Estimate | None = None) -> subprocess.Popen[bytes]:
     """Start the trainer in a session of its own and write `run.json`.
 
-    Its output goes to `train.log`, its environment is ours. What earlier processes of the run have
-    said no longer holds from here on. What the estimate predicts is written for viewers to show
-    beside what is measured. Raises LorakitError where the run is already being trained.
+    Its output goes to `train.log`, its environment is ours, with the card to train on where there
+    are several. What earlier processes of the run have said no longer holds from here on. What the
+    estimate predicts is written for viewers to show beside what is measured. Raises LorakitError
+    where the run is already being trained.
     """
     refuse_running(run)
+    machine = detect()
     command = [*WORKER, str(run.path)]
     with (run.path / LOCK).open("ab") as lock, run.log.open("ab") as log:
         _take(lock, run)
@@ -67,6 +73,7 @@ def launch(run: Run, estimate: Estimate | None = None) -> subprocess.Popen[bytes
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
+            env=environment(machine),
             start_new_session=True,
             close_fds=True,
             pass_fds=(lock.fileno(),),  # held until the trainer is gone, however it goes
@@ -79,9 +86,19 @@ def launch(run: Run, estimate: Estimate | None = None) -> subprocess.Popen[bytes
         "lorakit": __version__,
         "python": platform.python_version(),
         "argv": command,
+        "device": machine.device,
+        "card": machine.accelerator.uuid if machine.accelerator else "",
     }
-    replace_text(run.path / "run.json", json.dumps(facts, indent=2) + "\n")
+    durable.write(run.path / "run.json", f"{json.dumps(facts, indent=2)}\n".encode())
     return process
+
+
+def environment(machine: Hardware | None = None) -> dict[str, str]:
+    """The environment for a process that trains or draws: ours, and what names its card.
+
+    `machine` is this one, which is looked at where it is not given.
+    """
+    return {**os.environ, **for_training(machine or detect(), os.environ)}
 
 
 def predicted(estimate: Estimate) -> Predicted:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Literal, NamedTuple
 
-from lorakit.runs import words
+from lorakit.runs import paging, words
 from lorakit.runs.course import START, Course, mean
 from lorakit.runs.events import (
     Doing,
@@ -36,6 +36,9 @@ WARM_STEPS = 10
 
 WINDOW_STEPS = 50
 """Steps that the present speed is taken from."""
+
+FEW_STEPS = 5
+"""Steps that tell whether a training has just become slow."""
 
 LOG_LINES = 200
 MARKS = 100
@@ -92,6 +95,8 @@ class RunState:
     """The last reports of steps, of this process and after its first steps."""
     process_steps: int = 0
     """Steps done by this process."""
+    first_pace: Pace | None = None
+    """What the first steps took of this process, after the very first: its speed of its own."""
     sample_seconds: float | None = None
     save_seconds: float | None = None
     """How long the last sampling and saving took."""
@@ -126,17 +131,28 @@ class RunState:
     @property
     def pace(self) -> Pace:
         """What the last steps took together: `WINDOW_STEPS` of them, or all there are."""
+        return self._recent(WINDOW_STEPS)
+
+    def _recent(self, steps: int) -> Pace:
         recent = Pace(0, 0.0, 0.0, 0)
         for pace in reversed(self.window):
-            if recent.steps >= WINDOW_STEPS:
+            if recent.steps >= steps:
                 break
-            recent = Pace(
-                recent.steps + pace.steps,
-                recent.seconds + pace.seconds,
-                recent.wait_seconds + pace.wait_seconds,
-                recent.images + pace.images,
-            )
+            recent = _together(recent, pace)
         return recent
+
+    @property
+    def slowdown(self) -> float | None:
+        """How many times longer steps take than at first, where that is much and memory is full."""
+        first = self.first_pace
+        if first is None or not paging.full(self.sensed):
+            return None
+        recent = self._recent(FEW_STEPS)
+        if recent.steps < FEW_STEPS:
+            return None
+        now, then = _ratio(recent.seconds, recent.steps), _ratio(first.seconds, first.steps)
+        times = _ratio(now or 0.0, then)
+        return times if times is not None and times >= paging.TIMES else None
 
     @property
     def steps_per_second(self) -> float | None:
@@ -249,7 +265,11 @@ def fold(state: RunState, event: Event) -> RunState:
         changed["log"] = (*state.log, line)[-LOG_LINES:]
     if state.first_time is None:
         changed["first_time"] = event.time
-    return replace(state, last_time=event.time, **changed)
+    after = replace(state, last_time=event.time, **changed)
+    if isinstance(event, Stepped | Sensed) and after.slowdown and not state.slowdown:
+        warning = LogLine(event.time, paging.words(after.slowdown), "warning")
+        return replace(after, log=(*after.log, warning)[-LOG_LINES:])
+    return after
 
 
 def replay(events: Iterable[Event], state: RunState | None = None) -> RunState:
@@ -317,6 +337,7 @@ def _new_process(state: RunState, event: Event) -> dict[str, Any]:
         "ended": None,
         "window": (),
         "process_steps": 0,
+        "first_pace": None,
         "process_time": event.time,
         "earlier_seconds": state.elapsed_seconds,
     }
@@ -360,7 +381,11 @@ def _stepped(state: RunState, event: Stepped) -> dict[str, Any]:
     course = state.course if before >= state.course.step else _back_to(state, before)
     kept = state.window if state.process_steps > WARM_STEPS else ()
     pace = Pace(len(event.losses), event.seconds, event.wait_seconds, event.images)
+    first = state.first_pace
+    if state.process_steps > WARM_STEPS and (first is None or first.steps < 2 * WARM_STEPS):
+        first = _together(first, pace) if first else pace
     return {
+        "first_pace": first,
         "course": course.after(event),
         "window": (*kept[1 - WINDOW_STEPS :], pace),
         "process_steps": state.process_steps + len(event.losses),
@@ -396,7 +421,8 @@ def _requested(state: RunState, event: Requested) -> dict[str, Any]:
 def _resumed(state: RunState, event: Resumed) -> dict[str, Any]:
     course = _back_to(state, event.step)
     marks = tuple(m for m in state.marks if m.step <= event.step)
-    return {"course": course, "marks": marks, "window": (), "process_steps": 0, "ended": None}
+    fresh = {"window": (), "process_steps": 0, "first_pace": None, "ended": None}
+    return {"course": course, "marks": marks, **fresh}
 
 
 def _back_to(state: RunState, step: int) -> Course:
@@ -425,6 +451,15 @@ _FOLDS: dict[type[Event], Callable[[RunState, Any], dict[str, Any]]] = {
     Finished: _ended,
     Failed: _ended,
 }
+
+
+def _together(one: Pace, other: Pace) -> Pace:
+    return Pace(
+        one.steps + other.steps,
+        one.seconds + other.seconds,
+        one.wait_seconds + other.wait_seconds,
+        one.images + other.images,
+    )
 
 
 def _ratio(over: float, under: float | None) -> float | None:

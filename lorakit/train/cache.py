@@ -7,26 +7,20 @@ entry is named by everything it depends on; it is complete or absent, and never 
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 
-import platformdirs
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+from lorakit import durable
 from lorakit.dataset.buckets import Fit
 from lorakit.errors import ExitCode, LorakitError
+from lorakit.families import digests
 
 MEMORY_BYTES = 4 * 2**30
 """Entries are kept in memory up to this size; beyond it they are read for each step."""
-
-
-def place() -> Path:
-    """`$LORAKIT_CACHE`, or the system's place for caches."""
-    given = os.environ.get("LORAKIT_CACHE")
-    return Path(given) if given else Path(platformdirs.user_cache_dir("lorakit"))
 
 
 def encoder_id(digest: str, device: torch.device) -> str:
@@ -70,21 +64,25 @@ def put(path: Path, tensors: dict[str, Tensor], source: str) -> None:
             "Look at it, and remove it if it is damaged; or the base model's VAE is.",
             ExitCode.DATA,
         )
-    part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("wb") as file:
-            file.write(save({k: v.contiguous() for k, v in tensors.items()}))
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        durable.write(path, save({k: v.contiguous() for k, v in tensors.items()}))
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise LorakitError(
             f"The cache cannot be written: {error.strerror or error}, in {path.parent}.",
             "Make room there, or set LORAKIT_CACHE to a folder on another disk.",
             ExitCode.DATA,
         ) from error
+
+
+ABANDONED_SECONDS = 3600
+"""Other processes, perhaps on other machines, write entries too: what is younger is left alone."""
+
+
+def sweep(root: Path) -> None:
+    """Remove what killed processes were writing, digests of files among it."""
+    for folder in (root / digests.FOLDER, *root.glob("latents/*"), *root.glob("text/*")):
+        durable.sweep(folder, ABANDONED_SECONDS)
 
 
 class Reader:

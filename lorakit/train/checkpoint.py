@@ -17,13 +17,15 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from lorakit import durable
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.runs import checkpoints
 from lorakit.runs.checkpoints import Checkpoint
 from lorakit.train import optim
-from lorakit.train.adapters import files, final
+from lorakit.train import sample as samples
+from lorakit.train.adapters import files
 
-PROBE = ".probe"
+PROBE = ".probe.part"
 
 
 def save(
@@ -58,7 +60,7 @@ def save(
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)  # half a checkpoint only takes room
             raise
-        _sync(root)
+        durable.sync(root)
     others = [old for old in checkpoints.complete(run) if old != step]
     for old in others[: max(0, len(others) - keep + 1)]:
         _remove(root / f"step-{old:06d}")
@@ -75,12 +77,9 @@ def _fill(
     part.mkdir()
     files.write(part / checkpoints.ADAPTER, adapter, metadata)
     files.write(part / checkpoints.OPTIMIZER, optimizer, {"format": "pt"})
-    with (part / checkpoints.STATE).open("w", encoding="utf-8") as file:
-        json.dump(state, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
+    durable.write(part / checkpoints.STATE, json.dumps(state, indent=1).encode())
     checkpoints.write_manifest(part)
-    _sync(part)
+    durable.sync(part)
 
 
 def _remove(path: Path) -> None:
@@ -88,7 +87,7 @@ def _remove(path: Path) -> None:
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
         return
-    gone = path.with_name(f".{path.name}.gone")
+    gone = path.with_name(f".{path.name}.gone.part")
     shutil.rmtree(gone, ignore_errors=True)
     path.rename(gone)
     shutil.rmtree(gone, ignore_errors=True)
@@ -96,9 +95,8 @@ def _remove(path: Path) -> None:
 
 def tidy(run: Path, step: int) -> None:
     """Remove what was cut off while it was written; put checkpoints beyond `step` aside."""
-    for path in (*checkpoints.leftovers(run), run / final.FOLDER):
-        shutil.rmtree(path, ignore_errors=True)
-    (run / PROBE).unlink(missing_ok=True)
+    for folder in (run, run / checkpoints.FOLDER, run / samples.FOLDER):
+        durable.sweep(folder)
     for path in checkpoints.beyond(run, step):
         aside = path.with_name(path.name + checkpoints.ASIDE)
         _remove(aside)
@@ -140,7 +138,7 @@ def restore(
             "Put the [train] of the run's bundle back to what it was.",
             ExitCode.DATA,
         ) from error
-    if scaler.is_enabled():
+    if scaler.is_enabled() and found.state["scaler"]:  # none where fp16 comes only now
         scaler.load_state_dict(found.state["scaler"])
 
 
@@ -148,14 +146,6 @@ def _described(tensor: Tensor | None, name: str) -> str:
     if tensor is None:
         return "missing"
     return f"{tensor.item():g}" if name.endswith(".alpha") else f"of shape {list(tensor.shape)}"
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def probe(run: Path, size_bytes: int) -> None:

@@ -14,18 +14,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from diffusers import AutoencoderKL, UNet2DConditionModel
+from diffusers import AutoencoderKL
 from torch import Tensor
 
-from lorakit.bundle.models import Adapter, Memory, Train
+from lorakit.bundle.models import Bundle, Train
 from lorakit.families.base_model import ASSETS
 from lorakit.families.costs import FILE, Law, Update, Work, terms
 from lorakit.families.families import FAMILIES
-from lorakit.train import device, memory, optim
-from lorakit.train.adapters import lora
+from lorakit.train import memory, optim, sizes
 from lorakit.train.families.stable_diffusion import DTYPES, StableDiffusion
-from lorakit.train.objective import Objective
-from lorakit.train.step import Batch, Conditions, Model
+from lorakit.train.step import Batch, Model
 from lorakit.train.work import count
 
 POINTS = ((1, 16, 8), (1, 24, 8), (1, 32, 8), (2, 16, 8), (1, 16, 64), (1, 24, 64), (2, 16, 64))
@@ -58,7 +56,7 @@ def passes(model: Model, batch: Batch) -> tuple[Work, Work]:
         target = model.objective.target(batch.latents, batch.noise, batch.timesteps)
         losses.append(model.objective.loss(answer, target, batch.timesteps))
 
-    with memory.fused_attention("cuda"):
+    with memory.attention_of("flash"):
         there = count(forward)
         back = count(lambda: losses[0].backward())
     for weight in model.weights:
@@ -75,34 +73,23 @@ def made(
     checkpointing: str = "none",
 ) -> Model:
     """A model on the meta device, ready for a step."""
-    dtype = DTYPES[precision]
-    with torch.device("meta"):
-        unet = UNet2DConditionModel(**config).to(dtype)
-    adapter = Adapter.model_validate({"rank": rank, "targets": targets})
-    weights = lora.attach(unet, family.facts, adapter, seed=0)
-    device.trade(unet, Memory.model_validate({"checkpointing": checkpointing}))
-    return Model(
-        family.predictor(unet, dtype),
-        weights,
-        Objective.of(torch.linspace(0.999, 0.005, 1000, device="meta"), "epsilon", 0.0),
-        optim.optimizer(Train(), weights),
-        torch.amp.GradScaler("cpu", enabled=False),
-        1.0,
+    bundle = Bundle.model_validate(
+        {
+            "schema": 1,
+            "name": "counted",
+            "dataset": {"sources": [{"path": "."}]},
+            "adapter": {"rank": rank, "targets": targets},
+            "train": {"precision": precision},
+            "memory": {"checkpointing": checkpointing},
+        }
     )
+    unet = sizes.unet(config, DTYPES[precision], "meta")
+    return sizes.model(family, bundle, unet, sizes.attached(family, bundle, unet))
 
 
 def batch(config: Mapping[str, Any], size: int, side: int, precision: str) -> Batch:
     """`size` pictures with latents of `side` x `side`, on the meta device."""
-    dtype = DTYPES[precision]
-    with torch.device("meta"):
-        latents = torch.empty(size, 4, side, side)
-        told = Conditions(torch.empty(size, 77, config["cross_attention_dim"], dtype=dtype))
-        if config.get("addition_embed_type"):
-            inner = config["addition_time_embed_dim"]
-            width = config["projection_class_embeddings_input_dim"] - 6 * inner
-            pooled = torch.empty(size, width, dtype=dtype)
-            told = Conditions(told.hidden, pooled, torch.empty(size, 6))
-        return Batch(latents, latents, torch.empty(size, dtype=torch.int64), told)
+    return sizes.batch(config, size, (side, side), DTYPES[precision], "meta")
 
 
 def costs(
@@ -158,7 +145,7 @@ def vae(config: Mapping[str, Any]) -> dict[str, Any]:
         pixels = Work(flops=1 / SIDE**2, bytes=1 / SIDE**2, launches=1.0)
         return {k: float(f"{v:.4g}") for k, v in dataclasses.asdict(work.share(pixels)).items()}
 
-    with memory.fused_attention("cuda"):
+    with memory.attention_of("flash"):
         return {
             "encode": each(count(lambda: coder.encode(picture))),
             "decode": each(count(lambda: coder.decode(latents))),

@@ -1,4 +1,4 @@
-"""Which device a training runs on, and what is traded for memory there."""
+"""Which device a training runs on, and with which attention kernel."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import psutil
 import torch
 
 from lorakit.bundle.lock import Lock
-from lorakit.bundle.models import Memory
 from lorakit.errors import LorakitError
 
 
@@ -29,13 +28,14 @@ def settle(lock: Lock | None = None) -> torch.device:
     """Choose the device through accelerate and set the number of threads, that of the lock if any.
 
     Everything is passed on by name: a forgotten `accelerate config` or an ACCELERATE_ variable of
-    another program has no say.
+    another program has no say. LORAKIT_CPU, set to anything, means the CPU.
     """
     from accelerate import Accelerator
     from accelerate.utils import DynamoBackend
 
     torch.set_num_threads(threads(lock.threads if lock else None))
     accelerator = Accelerator(
+        cpu=bool(os.environ.get("LORAKIT_CPU")),
         mixed_precision="no",
         device_placement=False,
         gradient_accumulation_steps=1,
@@ -48,19 +48,36 @@ def settle(lock: Lock | None = None) -> torch.device:
 def describe(device: torch.device) -> str:
     """A device in words."""
     if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
+        name = torch.cuda.get_device_name(device)
+        # Its start tells two cards of a name apart, and CUDA_VISIBLE_DEVICES takes it.
+        uuid = driver_uuid(str(getattr(torch.cuda.get_device_properties(device), "uuid", "")))
+        return f"{name} ({uuid[:12]})" if uuid else name
     if device.type == "cpu":
         count = torch.get_num_threads()
         return f"CPU, {count} thread{'s' if count > 1 else ''}"
     return device.type.upper()
 
 
-def trade(unet: Any, memory: Memory) -> None:
-    """Set gradient checkpointing and the attention kernel of a model."""
-    if memory.checkpointing == "full":
-        unet.enable_gradient_checkpointing()
-        unet.train()  # the models recompute only in this mode; none of them has dropout
-    if memory.attention == "xformers":
+def driver_uuid(text: str) -> str:
+    """A UUID of PyTorch's as the driver writes it.
+
+    Of an NVIDIA card PyTorch leaves out `GPU-`. Of an AMD card it shows the sixteen characters of
+    the driver's as if they were bytes.
+    """
+    digits = text.replace("-", "").lower()
+    try:
+        raw = bytes.fromhex(digits)
+    except ValueError:
+        return text
+    characters = raw.rstrip(b"\0")
+    if len(characters) == 16 and all(c in b"0123456789abcdefABCDEF" for c in characters):
+        return f"GPU-{characters.decode().lower()}"
+    return f"GPU-{text}" if len(raw) == 16 and any(raw) else ""
+
+
+def attend(unet: Any, kernel: str) -> None:
+    """Set the attention kernel of a model, one of `memory.attention`."""
+    if kernel == "xformers":
         try:
             unet.enable_xformers_memory_efficient_attention()
         except (ImportError, ValueError, NotImplementedError) as error:

@@ -9,6 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from lorakit import durable
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.runs import checkpoints
 from lorakit.train.worker import crash, settle_environment
@@ -96,9 +97,8 @@ def draw(args: argparse.Namespace) -> None:
         texts,
     )
     [picture] = painter.draw_all([(args.prompt, args.seed)], negative)
-    part = args.out.with_name(f".{args.out.name}.part")
-    picture.save(part, format="PNG")
-    part.replace(args.out)
+    with durable.replacing(args.out) as file:
+        picture.save(file, format="PNG")
 
 
 if __name__ == "__main__":

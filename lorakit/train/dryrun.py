@@ -23,10 +23,10 @@ from torch import Tensor, nn
 
 from lorakit.bundle.models import Bundle, Train
 from lorakit.errors import ExitCode, LorakitError
-from lorakit.train import optim, sizes
+from lorakit.train import optim, scratch, sizes
 from lorakit.train.families import family_of
 from lorakit.train.families.stable_diffusion import DTYPES, StableDiffusion
-from lorakit.train.memory import Kernel, LiveStorages, attention_of
+from lorakit.train.memory import Kernel, LiveStorages, Scratch, attention_of
 from lorakit.train.sizes import Sizes
 from lorakit.train.step import Batch, Model, Predict, step
 
@@ -117,7 +117,7 @@ def training(
     model = sizes.model(family, bundle, unet, weights)
     optimizer, counts = primed(bundle.train, weights)
     batch = sizes.batch(shape.unet, bundle.train.batch_size, (side, side), dtype, "meta")
-    counted = Step(sizes.held(unet, model, [batch]))
+    counted = Step(sizes.held(unet, model, [batch]), scratch_of(kernel))
     with attention_of(kernel):
         counted.run(
             replace(model, optimizer=optimizer), batch, accumulating=bundle.train.accumulation > 1
@@ -135,6 +135,11 @@ def training(
         "activations": activations,
         "workspace": rest - activations,
     }
+
+
+def scratch_of(kernel: Kernel) -> Scratch | None:
+    """What is known of the scratch memory of kernels; of those of cards nothing is."""
+    return scratch.on_cpu if kernel == "cpu" else None
 
 
 def primed(
@@ -175,7 +180,7 @@ def sampling(
     """What is held beside the UNet while it denoises, and while one picture is decoded."""
     dtype = DTYPES[bundle.train.precision]
     pictures = 2 if bundle.sample.guidance > 1 else 1  # with a prompt, and with the negative one
-    denoising, decoding = LiveStorages(), LiveStorages()
+    denoising, decoding = (LiveStorages(scratch=scratch_of(kernel)) for _ in range(2))
     batch = sizes.batch(shape.unet, pictures, size, dtype, "meta")
     denoise(family.predictor(unet, dtype), batch, kernel, denoising)
     vae = vae_of(shape, torch.float32 if dtype == torch.float16 else dtype)
@@ -231,7 +236,7 @@ def read_caption(shape: Sizes) -> Parts:
 
 def caching(shape: Sizes, resolution: int, kernel: Kernel) -> Parts:
     """The text encoders with one caption, or the VAE with one picture: the larger of the two."""
-    vae, counter = vae_of(shape, torch.float32), LiveStorages()
+    vae, counter = vae_of(shape, torch.float32), LiveStorages(scratch=scratch_of(kernel))
     encode(vae, (resolution, resolution), kernel, counter)
     pictures = {"VAE": nbytes(vae.parameters()), "activations": counter.peak}
     return max(pictures, read_caption(shape), key=lambda parts: sum(parts.values()))

@@ -1,5 +1,6 @@
 """`python -m lorakit.train.lock BUNDLE`: what a training of this bundle would use, as JSON.
 
+With `--anew` every file of the base is read, also where its digest is kept from another time.
 The trainer writes the same into its run's bundle: once it starts, and with the result once it is
 done.
 """
@@ -29,9 +30,11 @@ from lorakit.bundle.models import Bundle
 from lorakit.bundle.write import write_lock
 from lorakit.dataset.report import DatasetReport
 from lorakit.errors import ExitCode, LorakitError
-from lorakit.families.base_model import BaseFacts, digest, revision
+from lorakit.families.base_model import BaseFacts, revision
+from lorakit.families.digests import digest
 from lorakit.families.families import FAMILIES
 from lorakit.runs.events import Log, Noted
+from lorakit.train import attention
 
 LIBRARIES = ("diffusers", "transformers", "peft", "accelerate", "safetensors")
 
@@ -40,9 +43,17 @@ START = 16
 
 
 def present(
-    bundle: Bundle, base: BaseFacts, report: DatasetReport, device: torch.device, run: str = ""
+    bundle: Bundle,
+    base: BaseFacts,
+    report: DatasetReport,
+    device: torch.device,
+    run: str = "",
+    anew: bool = False,
 ) -> Lock:
-    """What a training of this bundle uses here and now; `run` is the name of the run."""
+    """What a training of this bundle uses here and now; `run` is the name of the run.
+
+    `anew`: no digest of the base is taken from the cache.
+    """
     bytes_follow = device.type == "cpu"
     parts = FAMILIES[bundle.base.family].parts
     libraries = {name: version(name) for name in LIBRARIES}
@@ -52,6 +63,7 @@ def present(
         settings=settings_digest(bundle),
         threads=torch.get_num_threads(),
         attention=bundle.memory.attention,
+        kernel=attention.kernel(bundle, base, device),
         determinism="bytes" if bytes_follow else "statistics",
         why=(
             "on a CPU the same versions and threads give the same bytes"
@@ -65,7 +77,8 @@ def present(
         },
         dataset=LockedDataset(digest=report.digest, pictures=_pictures(bundle, report)),
         base=LockedBase(
-            digest=digest(base.folder, *parts) if base.folder else "", revision=revision(base)
+            digest=digest(base.folder, *parts, anew=anew) if base.folder else "",
+            revision=revision(base),
         ),
         hardware=_hardware(device),
     )
@@ -87,10 +100,13 @@ def begin(
     locked = present(bundle, base, report, device, run.name)
     before = bundle.lock
     if before is not None and resumed:
-        changed = lines(of_locks(before, locked))
-        for line in changed:
+        locked = locked.model_copy(update={"changed": before.changed})
+        for line in before.changed:
+            log.append(Noted(text=f"not as a straight run: {line}"))
+        others = lines(of_locks(before, locked))
+        for line in others:
             log.append(Noted(text=f"not as this run began: {line}", level="warning"))
-        if changed or before.determinism != locked.determinism:
+        if others or before.determinism != locked.determinism:
             why = "the run was resumed under other conditions"
             locked = locked.model_copy(update={"determinism": "statistics", "why": why})
     _write(run, locked, log)
@@ -176,7 +192,8 @@ def main(argv: list[str]) -> int:
         bundle = read(path)
         base = inspect(bundle.base, path.parent)
         report = scan(bundle.dataset, path.parent, base)
-        print(present(bundle, base, report, device.settle(bundle.lock)).model_dump_json())
+        where, anew = device.settle(bundle.lock), "--anew" in argv[1:]
+        print(present(bundle, base, report, where, anew=anew).model_dump_json())
     except LorakitError as error:
         print(f"lorakit: error: {error.message}\n  {error.hint}", file=sys.stderr)
         return int(error.code)

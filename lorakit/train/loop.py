@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,14 @@ from lorakit.runs.events import (
     Saved,
     SaveFailed,
 )
-from lorakit.train import checkpoint, device, download, lock, optim, prepare, resume
+from lorakit.train import checkpoint, checkpointing, device, download, lock, optim, prepare, resume
 from lorakit.train.adapters import files, final, lora, metadata
 from lorakit.train.batches import Batches
 from lorakit.train.control import Control
 from lorakit.train.families import family_of
 from lorakit.train.families.stable_diffusion import DTYPES, StableDiffusion
 from lorakit.train.moving import Moving
+from lorakit.train.neighbours import Neighbours
 from lorakit.train.objective import Objective
 from lorakit.train.report import Report
 from lorakit.train.sample import Samples
@@ -41,6 +43,7 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
 
     Raises LorakitError for everything that a person can mend.
     """
+    neighbours = Neighbours()
     family, facts = family_of(bundle), FAMILIES[bundle.base.family]
     dtype = DTYPES[bundle.train.precision]
 
@@ -58,7 +61,8 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
 
     unet = family.load_unet(ready.folder, dtype).to(where)
     weights = lora.attach(unet, facts, bundle.adapter, bundle.train.seed)
-    device.trade(unet, bundle.memory)
+    checkpointing.apply(unet, bundle.memory.checkpointing, bundle.adapter.targets)
+    device.attend(unet, bundle.memory.attention)
     predict = family.predictor(unet, dtype)
     schedule = family.alphas_cumprod(ready.folder).to(where)
     model = Model(
@@ -89,6 +93,9 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
     notes = metadata.Notes.of(bundle, facts, base, report, per_epoch, model.optimizer, run)
     training = Training(bundle, run, log, control, model, batches, family, unet, notes)
     _check_room(run, training, bundle)
+    crowded = neighbours.warning(torch.get_num_threads()) if where.type == "cpu" else ""
+    if crowded:
+        log.append(Noted(text=crowded, level="warning"))
 
     samples = Samples(run, bundle.sample, painter, log)
     alike = start is not None and start.state["samples"] == samples.drawing
@@ -256,7 +263,8 @@ class Training:
                     f"Loss or gradients were not finite in {self._skipped or 'too many'} steps in"
                     f" a row, up to step {self.done}.{never}",
                     "Lower train.learning_rate, or train in fp32 or bf16. Earlier checkpoints are"
-                    " kept.",
+                    f" kept: lorakit train --resume {shlex.quote(str(self._folder))}"
+                    f" --set train.learning_rate={self.bundle.train.learning_rate / 4:.2g}",
                     ExitCode.TRAINING_FAILED,
                 )
 

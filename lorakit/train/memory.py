@@ -31,11 +31,16 @@ class Count:
     """The most held at once."""
 
 
+Scratch = Callable[[Any, Any, Any], int]
+"""(operator, arguments, what came out) to bytes that were taken only in between."""
+
+
 class LiveStorages(TorchDispatchMode):
     """Adds up the storages that are alive. Views share a storage and count once."""
 
-    def __init__(self, resident: Iterable[Tensor] = ()) -> None:
+    def __init__(self, resident: Iterable[Tensor] = (), scratch: Scratch | None = None) -> None:
         super().__init__()
+        self._scratch = scratch
         self.alive = 0
         self.peak = 0
         self.gradients = 0
@@ -91,6 +96,9 @@ class LiveStorages(TorchDispatchMode):
             for leaf in (out,) if isinstance(out, Tensor) else tree_leaves(out):
                 if isinstance(leaf, Tensor):
                     self.see(leaf)
+            if self._scratch is not None and (size := self._scratch(func, args, out)):
+                self.made(size)
+                self.gone(size)
         return out
 
 
@@ -154,7 +162,7 @@ def attention_of(kernel: Kernel) -> Iterator[None]:
         out: Tensor = fused(query, key, value, is_causal, scale)[0]
         return out
 
-    F.scaled_dot_product_attention = attention
+    F.scaled_dot_product_attention = attention  # type: ignore[assignment]
     try:
         yield
     finally:

@@ -9,11 +9,13 @@ from pathlib import Path
 import torch
 
 from lorakit.bundle.models import Bundle
+from lorakit.bundle.paths import cache_folder
 from lorakit.dataset.pictures import prepare as picture_of
 from lorakit.dataset.report import DatasetReport
 from lorakit.dataset.scan import scan
 from lorakit.errors import LorakitError
-from lorakit.families.base_model import BaseFacts, digest, inspect
+from lorakit.families.base_model import BaseFacts, inspect
+from lorakit.families.digests import digest
 from lorakit.families.families import FAMILIES
 from lorakit.runs.events import Doing, Log, Noted, Phase
 from lorakit.train import cache
@@ -80,7 +82,8 @@ def encode(
     folder = base.folder
     if folder is None:
         raise LorakitError(f"The base model {base.model} is not on this machine.")
-    root = cache.place()
+    root = cache_folder()
+    cache.sweep(root)
 
     captions = sorted({p.caption for p in report.pictures})
     prompts = sorted({*bundle.sample.prompts, bundle.sample.negative})

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any
 
+from lorakit import durable
 from lorakit.bundle.models import Sample
 from lorakit.runs.events import Doing, Log, Noted, Sampled
 from lorakit.train.sheets import sheet
@@ -52,12 +52,8 @@ class Samples:
             paths = []
             for number, picture in enumerate(pictures, 1):
                 path = self._folder / f"{step:06d}-{number}.png"
-                part = path.with_name(f".{path.name}.part")
-                with part.open("wb") as file:
+                with durable.replacing(path) as file:
                     picture.save(file, format="PNG")
-                    file.flush()
-                    os.fsync(file.fileno())
-                part.replace(path)
                 paths.append(str(path.relative_to(self._run)))
         except Exception as error:  # a picture is not worth a training, whatever went wrong
             self._painter.recover()

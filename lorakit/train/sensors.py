@@ -36,11 +36,13 @@ def sense(run: Path, device: torch.device) -> Sensed:
             **common,
         )
     power = _asked(lambda: torch.cuda.power_draw(device) / 1000)
+    free, total = torch.cuda.mem_get_info(device)
     return Sensed(
         memory_of="VRAM",
         memory_gib=torch.cuda.memory_reserved(device) / GIB,
         memory_peak_gib=torch.cuda.max_memory_reserved(device) / GIB,
-        memory_total_gib=torch.cuda.mem_get_info(device)[1] / GIB,
+        memory_total_gib=total / GIB,
+        memory_free_gib=free / GIB,
         utilisation_percent=_asked(lambda: torch.cuda.utilization(device)),
         temperature_c=_asked(lambda: torch.cuda.temperature(device)),
         power_w=power,

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
+from lorakit import durable
+
 GAP = 4
 HEAD = 14
 SIDE = 256
@@ -44,6 +46,5 @@ def sheet(columns: Mapping[int, Sequence[Path]], prompts: Sequence[str], out: Pa
     for number, prompt in enumerate(prompts):
         line = " ".join(prompt.split())
         pen.text((GAP, HEAD + number * (height + HEAD + GAP) + height), line, "black", font)
-    part = out.with_name(f".{out.name}.part")
-    page.save(part, format="PNG")
-    part.replace(out)
+    with durable.replacing(out) as file:
+        page.save(file, format="PNG")

@@ -14,8 +14,8 @@ from torch import Tensor
 from lorakit.bundle.models import Bundle
 from lorakit.families.base_model import ASSETS
 from lorakit.families.families import FAMILIES
+from lorakit.train import checkpointing, optim
 from lorakit.train import device as devices
-from lorakit.train import optim
 from lorakit.train.adapters import lora
 from lorakit.train.families.stable_diffusion import DTYPES, StableDiffusion
 from lorakit.train.objective import Objective
@@ -87,10 +87,9 @@ def model(
     The trades of `bundle.memory` are made, as far as meta tensors have a part in them.
     """
     where = weights[0].device
-    trades = bundle.memory
-    if where.type == "meta":
-        trades = trades.model_copy(update={"attention": "sdpa"})
-    devices.trade(made, trades)
+    if where.type != "meta":
+        devices.attend(made, bundle.memory.attention)
+    checkpointing.apply(made, bundle.memory.checkpointing, bundle.adapter.targets)
     schedule = torch.linspace(0.999, 0.005, 1000, device=where)
     return Model(
         family.predictor(made, DTYPES[bundle.train.precision]),
@@ -115,7 +114,7 @@ def batch(
     device: torch.device | str,
 ) -> Batch:
     """Random pictures for a UNet of this configuration; `size` is height and width of latents."""
-    shape = (pictures, config["in_channels"], *size)
+    shape = (pictures, config.get("in_channels", 4), *size)
     return Batch(
         torch.randn(shape, device=device),
         torch.randn(shape, device=device),

@@ -95,7 +95,8 @@ def _least_seconds(work: Callable[[], Any], device: torch.device) -> float:
     work()
     _wait(device)
     now = clock(device)
-    tries, until = [], time.perf_counter() + EACH_SECONDS
+    tries: list[float] = []
+    until = time.perf_counter() + EACH_SECONDS
     while len(tries) < 3 or time.perf_counter() < until:
         start = now()
         work()

@@ -15,6 +15,9 @@ from torch import Tensor
 from lorakit.train.objective import Objective
 from lorakit.train.optim import update
 
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+"""Compute dtypes by `train.precision`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Conditions:

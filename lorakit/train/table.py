@@ -19,14 +19,14 @@ from typing import Any, get_args
 import numpy as np
 import torch
 
-from lorakit.bundle.models import PICO, Bundle, Memory, Train
+from lorakit.bundle.models import PICO, Bundle, Checkpointing, Memory, Train
 from lorakit.families.base_model import ASSETS
 from lorakit.families.families import FAMILIES
 from lorakit.train import dryrun, optim, sizes
 from lorakit.train.dryrun import Step, nbytes
 from lorakit.train.families import family_of
 from lorakit.train.families.stable_diffusion import DTYPES
-from lorakit.train.memory import Kernel, LiveStorages, attention_of
+from lorakit.train.memory import Kernel, LiveStorages, Scratch, attention_of
 from lorakit.train.sizes import Sizes
 from lorakit.train.step import Batch, Model
 
@@ -40,7 +40,7 @@ SQUARE = 64
 TERMS = ((0, 0, 0), (0, 0, 1), (1, 0, 0), (1, 0, 1), (1, 1, 0), (1, 1, 1), (1, 2, 0))
 """Powers of batch, area and rank. Area is in latent pixels."""
 
-CHECKPOINTING = ("none", "full")
+CHECKPOINTING: tuple[Checkpointing, ...] = ("none", "full")
 """In the order of what they save."""
 
 KERNELS: dict[str, dict[str, Kernel]] = {
@@ -79,14 +79,16 @@ PADDED = [(ROWS * SQUARE * 2**up // 8 + 1, SQUARE * 2**up // 8 + 1) for up in ra
 class Traced(Step):
     """A step whose memory is known at every moment, as bytes for each of TERMS."""
 
-    def __init__(self, resident: Iterable[torch.Tensor] = ()) -> None:
+    def __init__(
+        self, resident: Iterable[torch.Tensor] = (), scratch: Scratch | None = None
+    ) -> None:
         self.sizes: list[int] = []
         """What came, and with a minus what went."""
         self.held: list[int] = []
         """Gradients after each of them."""
         self.forward = 0
         """The moment when the forward pass was over."""
-        super().__init__(resident)
+        super().__init__(resident, scratch)
 
     def forward_is_over(self) -> None:
         """Note the moment."""
@@ -224,7 +226,8 @@ def steps(name: str, shape: Sizes, targets: str, bits: str) -> dict[str, Any]:
         model = sizes.model(family, wanted, unet, weights)
         for kind in KERNELS:
             with attention_of(KERNELS[kind][bits]):
-                out[kind]["training"].append(trained(model, batch, always))
+                told = trained(model, batch, always)
+            out[kind]["training"].append({"checkpointing": checkpointing, **told})
     return out
 
 

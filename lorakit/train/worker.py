@@ -12,6 +12,7 @@ from pathlib import Path
 
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.runs.events import FILE, Doing, Failed, Log, Started
+from lorakit.train import out_of_memory
 
 
 def settle_environment() -> None:
@@ -28,8 +29,6 @@ def settle_environment() -> None:
         del os.environ[name]
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
         os.environ.pop(name, None)
-    if sys.platform == "linux":
-        os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 
 
 def main(argv: list[str]) -> int:
@@ -52,19 +51,16 @@ def main(argv: list[str]) -> int:
 def crash(error: Exception) -> tuple[str, ExitCode]:
     """An error that nobody foresaw, in one line, with its exit code."""
     text = (str(error).strip().splitlines() or [""])[0][:300]
-    memory = ("out of memory", "can't allocate memory", "not enough memory")
-    out = isinstance(error, MemoryError) or any(words in text.lower() for words in memory)
-    code = ExitCode.OUT_OF_MEMORY if out else ExitCode.TRAINING_FAILED
+    code = ExitCode.OUT_OF_MEMORY if out_of_memory.is_one(error) else ExitCode.TRAINING_FAILED
     return f"{type(error).__name__}: {text}", code
 
 
 def _crashed(error: Exception, log: Log) -> int:
     text, code = crash(error)
+    message, hint = f"Training ended with {text}", "The whole report is in train.log of the run."
     if code == ExitCode.OUT_OF_MEMORY:
-        hint = 'Lower train.batch_size or dataset.resolution, or set memory.checkpointing = "full".'
-    else:
-        hint = "The whole report is in train.log of the run."
-    log.append(Failed(message=f"Training ended with {text}", hint=hint, exit_code=int(code)))
+        message, hint = out_of_memory.explain(str(error)) or (message, out_of_memory.SMALLER)
+    log.append(Failed(message=message, hint=hint, exit_code=int(code)))
     return int(code)
 
 

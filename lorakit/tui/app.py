@@ -16,6 +16,7 @@ from textual.driver import Driver as AnyDriver
 from textual.geometry import Size
 
 from lorakit.errors import LorakitError
+from lorakit.hardware.facts import Hardware
 from lorakit.tui.dialogs import HEIGHT, WIDTH, Resume, TooSmall
 from lorakit.tui.frame import StepScreen
 from lorakit.tui.screens.again import AgainScreen
@@ -138,8 +139,9 @@ class WizardApp(App[Outcome]):
         return draft.save(self.state.answers, step.STEP, self.state.folder)
 
 
-def run(prefill: Path | None = None) -> Outcome:
-    """Ask all questions on this terminal; `prefill` is a bundle to start from.
+def run(prefill: Path | None = None, hardware: Hardware | None = None) -> Outcome:
+    """Ask all questions on this terminal; `prefill` is a bundle to start from, `hardware` a machine
+    to ask for in the place of this one.
 
     The screen is closed when this returns. Raises LorakitError for a bundle that cannot be read.
     """
@@ -153,7 +155,8 @@ def run(prefill: Path | None = None) -> Outcome:
 
         answers = of_bundle(read(prefill), prefill.resolve().parent, folder)
     instead = f"Begin anew from {prefill.name}" if prefill else "Begin anew"
-    app = WizardApp(begin(folder, answers), draft.load(), instead, Driver)
+    state = begin(folder, answers).knowing(hardware=hardware)
+    app = WizardApp(state, draft.load(), instead, Driver)
     outcome = app.run(mouse=False)
     if app.failure:
         raise app.failure

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lorakit import durable
 from lorakit.families.families import FAMILIES
 from lorakit.wizard.answers import Answers, Folder
 from lorakit.wizard.steps import NAMES
@@ -50,14 +51,10 @@ def save(answers: Answers, step: str, folder: Path) -> bool:
         "answers": dataclasses.asdict(answers),
     }
     target = path()
-    fresh = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(json.dumps(data, indent=2) + "\n", encoding="ascii")
-        fresh.replace(target)
+        durable.write(target, f"{json.dumps(data, indent=2)}\n".encode())
     except OSError:
-        with contextlib.suppress(OSError):
-            fresh.unlink(missing_ok=True)
         return False
     return True
 

@@ -71,7 +71,7 @@ def again(state: State, step: str, progress: Progress) -> tuple[State, str]:
     Returns what is known then, and the step to go on at: the given one, or the first before it
     that has no good answer any more.
     """
-    state = state.knowing(hardware=machine())
+    state = state.knowing(hardware=state.known.hardware or machine())
     for earlier in NAMES[1 : NAMES.index(step)]:
         try:
             if earlier == "base":

@@ -38,8 +38,13 @@ def of_machine(hardware: Hardware) -> Iterator[Line]:
 
 
 def _card(card: Accelerator) -> str:
-    words = f"{card.name}, {_free(card.memory_free_gib, card.memory_total_gib)}"
-    return words if card.visible else f"{words}, hidden by the environment"
+    marks = (
+        ("integrated", card.integrated),
+        ("memory shared with the system", card.unified),
+        ("hidden", not card.visible),
+    )
+    free = _free(card.memory_free_gib, card.memory_total_gib)
+    return ", ".join([card.name, free, *(word for word, so in marks if so)])
 
 
 def _free(free: float | None, total: float | None) -> str:
@@ -111,13 +116,15 @@ def of_bundle(bundle: Bundle, facts: Facts) -> list[Line]:
             f"{train.steps:,} steps, batch {train.batch_size * train.accumulation}, "
             f"{train.optimizer} at {written(train.learning_rate)}, {train.precision}",
         ),
-        (
-            "memory",
-            f"checkpointing {bundle.memory.checkpointing}, attention {bundle.memory.attention}",
-        ),
+        ("memory", f"checkpointing {_checkpointed(bundle)}, attention {bundle.memory.attention}"),
         ("sample", f"{prompts}, {often}" if sample.prompts else "none"),
         ("save", f"{kept}; up to {size(needed_bytes(bundle, facts.base))} on disk"),
     ]
+
+
+def _checkpointed(bundle: Bundle) -> str:
+    wanted = bundle.memory.checkpointing
+    return plural(wanted, "block") if isinstance(wanted, int) else wanted
 
 
 def of_problems(problems: Sequence[Problem]) -> str:

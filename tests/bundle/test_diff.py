@@ -72,6 +72,7 @@ def test_a_whole_number_equals_the_same_with_a_point() -> None:
         ("adapter.alpha=9", True),
         ("dataset.sources[0].repeats=9", True),
         ("memory.checkpointing=full", True),
+        ("memory.checkpointing=5", True),
     ],
 )
 def test_the_digest_of_the_settings_is_of_those_that_count(setting: str, counts: bool) -> None:
@@ -83,6 +84,9 @@ def test_what_a_lock_does_not_know_differs_from_nothing() -> None:
     then = LOCK.model_copy(update={"versions": {"torch": "1", "xformers": "2"}})
     now = LOCK.model_copy(update={"versions": {"torch": "2", "peft": "3"}, "settings": "ab"})
     assert of_locks(then, now) == [Difference("torch", "1", "2")]
+    flash, math = (LOCK.model_copy(update={"kernel": k}) for k in ("flash", "math"))
+    assert of_locks(LOCK, flash) == []
+    assert of_locks(flash, math) == [Difference("attention_kernel", "flash", "math")]
 
 
 def test_a_long_list_of_pictures_is_cut_with_a_count() -> None:
@@ -106,3 +110,7 @@ def test_bytes_are_promised_only_where_nothing_differs_and_both_say_so() -> None
     for then, now in ((LOCK, unsure), (unsure, LOCK)):
         assert promise(then, now, []) == (False, "same bytes promised: no, a GPU")
     assert not promise(LOCK, LOCK, [Difference("threads", 1, 2)])[0]
+    bent = LOCK.model_copy(update={"changed": ("train.steps  1 -> 2, after step 1",)})
+    said = "same bytes promised: no, changed on the way: train.steps  1 -> 2, after step 1"
+    for then, now in ((LOCK, bent), (bent, LOCK)):
+        assert promise(then, now, []) == (False, said)

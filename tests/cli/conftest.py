@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import subprocess
@@ -7,10 +9,14 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import drive
 import pytest
 from PIL import Image
 from terminal import Terminal
 
+from lorakit.cli import replay, sample
+from lorakit.cli.app import main
+from lorakit.runs import launch
 from lorakit.runs.directory import Run, every, runs_root
 from lorakit.runs.state import RunState
 
@@ -82,9 +88,62 @@ def no_trainer_left() -> Iterator[None]:
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
+@contextlib.contextmanager
+def into_files(folder: Path) -> Iterator[tuple[Path, Path]]:
+    """Everything that this process and its children print goes into two files, and nothing is to be
+    read: what a command finds that is started without a terminal."""
+    paths = folder / "stdout", folder / "stderr"
+    kept = [(number, os.dup(number)) for number in (0, 1, 2)]
+    streams = sys.stdin, sys.stdout, sys.stderr
+    with open(os.devnull) as nothing, paths[0].open("wb") as out, paths[1].open("wb") as err:
+        try:
+            for number, file in enumerate((nothing, out, err)):
+                os.dup2(file.fileno(), number)
+            sys.stdin = nothing
+            sys.stdout, sys.stderr = (io.TextIOWrapper(f, "utf-8", newline="") for f in (out, err))
+            yield paths
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            sys.stdin, sys.stdout, sys.stderr = streams
+            for number, copy in kept:
+                os.dup2(copy, number)
+                os.close(copy)
+
+
 @pytest.fixture
-def lorakit() -> Command:
-    """Runs a command without a terminal, to its end."""
+def lorakit(tmp_path_factory: pytest.TempPathFactory) -> Command:
+    """Runs a command without a terminal, to its end: in this process, as starting another one takes
+    most of a second. Where a process of its own matters there are `process` and `terminal`."""
+    folder = tmp_path_factory.mktemp("printed")
+
+    def command(
+        *words: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        argv = ["lorakit", *map(str, words)]
+        with pytest.MonkeyPatch.context() as patch, into_files(folder) as (out, err):
+            patch.setattr(launch, "WORKER", drive.WORKER)
+            patch.setattr(replay, "LOCK", drive.LOCK)
+            patch.setattr(sample, "DRAW", drive.DRAW)
+            patch.setattr(sys, "argv", argv)
+            for name, value in (env or {}).items():
+                patch.setenv(name, value)
+            if cwd:
+                patch.chdir(cwd)
+            with pytest.raises(SystemExit) as ended:
+                main()
+        code = ended.value.code
+        assert isinstance(code, int)
+        return subprocess.CompletedProcess(
+            argv, code, out.read_text("utf-8"), err.read_text("utf-8")
+        )
+
+    return command
+
+
+@pytest.fixture
+def process() -> Command:
+    """Runs a command without a terminal, to its end, in a process of its own."""
 
     def command(
         *words: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None

@@ -56,6 +56,7 @@ def test_nothing_differs(locked: Path, lorakit: Command, the_run: Callable[[], R
     ended = lorakit("replay", locked, "--strict")
     assert ended.returncode == 0, ended.stderr
     assert "same bytes promised: yes, so it is on a CPU\n" in ended.stderr
+    assert "\n--anew\n" in ended.stderr
     assert f"replay: the same LoRA: digest {'ab' * 32}\n" in ended.stdout
     run = the_run()
     waiting, then = read(run.bundle).lock, read(run.original).lock
@@ -92,6 +93,24 @@ def test_only_a_broken_promise_is_a_failure(locked: Path, lorakit: Command) -> N
     assert ended.returncode == 0
     assert "same bytes promised: no, so it is on a GPU" in ended.stderr
     assert "another LoRA" in ended.stdout
+
+
+@pytest.mark.parametrize("lock", [True, False])
+def test_detached_it_returns_and_who_watches_hears_the_verdict(
+    bundle: Path, lorakit: Command, the_run: Callable[[], Run], lock: bool
+) -> None:
+    if lock:
+        write_lock(bundle, LOCK)
+    started = lorakit("replay", bundle, "--detach", env={"STAND_IN": "wait"})
+    assert started.returncode == 0, started.stderr
+    run = the_run()
+    assert started.stdout == f"{run.path}\n"
+    assert f"{run.name} is training. Look at it: lorakit watch" in started.stderr
+    assert ("same bytes promised: yes" in started.stderr) is lock
+    assert lorakit("stop", run.name).returncode == 0
+    watched = lorakit("watch", run.name)
+    assert watched.returncode == 0
+    assert ("replay: " in watched.stdout) is lock
 
 
 def test_a_look_that_fails_is_one_error_and_no_run(locked: Path, lorakit: Command) -> None:

@@ -10,7 +10,6 @@ from lorakit.bundle.models import Base
 from lorakit.errors import LorakitError
 from lorakit.families.base_model import (
     ASSETS,
-    digest,
     family_of,
     inspect,
     locate,
@@ -203,10 +202,3 @@ def test_half_precision_files_are_taken_where_there_are_no_others(copy: Path) ->
     assert list(weight_files(copy, "unet")) == [plain]
     plain.unlink()
     assert list(weight_files(copy, "unet")) == [half]
-
-
-def test_the_digest_follows_content_not_place(copy: Path, tmp_path: Path) -> None:
-    assert digest(copy, "vae") == digest(PICO, "vae")
-    assert digest(copy, "vae") != digest(copy, "unet")
-    edit(copy / "vae" / "config.json", scaling_factor=2.0)
-    assert digest(copy, "vae") != digest(PICO, "vae")

@@ -1,11 +1,7 @@
-"""Machines as their tools answer, and a stand-in for the NVML module that gives these answers.
-
-`python tests/hardware/recorded_machines.py` writes them to tests/data/hardware.
-"""
+"""Machines as NVML answers, and a stand-in for its module that gives these answers."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,10 +10,7 @@ import pynvml
 from lorakit.hardware import nvml
 from lorakit.hardware.detect import assemble
 from lorakit.hardware.facts import Hardware
-from lorakit.hardware.files import save
 from lorakit.hardware.torch_build import build
-
-FOLDER = Path(__file__).resolve().parent.parent / "data" / "hardware"
 
 UNSUPPORTED = pynvml.NVML_ERROR_NOT_SUPPORTED
 """Put in the place of a value, it is what the driver answers for it."""
@@ -42,16 +35,22 @@ class FakeNvml:
         self.opened = 0
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("NVML_ERROR_"):
+        if name.startswith("NVML_"):
             return getattr(pynvml, name)
         key = name.removeprefix("nvmlDeviceGet")
-        if key == name:
+        if key == name or not hasattr(pynvml, name):
             raise AttributeError(name)
-        return lambda card: self._answer(card[key])
+        return lambda card, *_: self._answer(card.get(key, UNSUPPORTED))
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, card: Any, index: int) -> Any:
+        part = dict(enumerate(card.get("parts", ()))).get(index)
+        if part is None:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
+        return part
 
     @staticmethod
     def _answer(value: Any) -> Any:
-        if isinstance(value, int) and value == UNSUPPORTED:
+        if isinstance(value, int) and value in (UNSUPPORTED, pynvml.NVML_ERROR_NO_PERMISSION):
             raise pynvml.NVMLError(value)
         return value
 
@@ -87,8 +86,12 @@ def card(
     used: int,
     limit: int = UNSUPPORTED,
     processes: tuple[tuple[int, int | None], ...] = (),
+    bus: str = "00000000:01:00.0",
+    cores: int = UNSUPPORTED,
+    clock: int = UNSUPPORTED,
+    display: int = 0,
 ) -> dict[str, Any]:
-    """A card's answers: memory in bytes, the power limit in milliwatts."""
+    """A card's answers: memory in bytes, the power limit in milliwatts, the clock in MHz."""
     memory = SimpleNamespace(total=total, used=used, free=total - used)
     return {
         "Name": name,
@@ -96,11 +99,18 @@ def card(
         "CudaComputeCapability": capability,
         "MemoryInfo": memory if total else UNSUPPORTED,
         "EnforcedPowerLimit": limit,
+        "PciInfo": SimpleNamespace(busId=bus),
+        "NumGpuCores": cores,
+        "MaxClockInfo": clock,
+        "DisplayActive": display,
         "ComputeRunningProcesses": [
             SimpleNamespace(pid=pid, usedGpuMemory=held) for pid, held in processes
         ],
     }
 
+
+NAMES = {2113: "python", 977: "Xorg", 40122: "ollama"}
+"""Processes that hold memory."""
 
 RTX_4090 = card(
     "NVIDIA GeForce RTX 4090",
@@ -109,6 +119,9 @@ RTX_4090 = card(
     25_757_220_864,
     1_168_179_200,
     450_000,
+    cores=16_384,
+    clock=3_105,
+    display=1,
 )
 T4 = card(
     "Tesla T4",
@@ -117,9 +130,20 @@ T4 = card(
     16_106_127_360,
     471_859_200,
     70_000,
+    bus="00000000:00:04.0",
+    cores=2_560,
+    clock=1_590,
 )
 GTX_745 = card(
-    b"NVIDIA GeForce GTX 745", "GPU-9d0a1c5b-7b0e-4d57-8c5e-5a8e3b1f0c11", (5, 0), 4_294_967_296, 0
+    b"NVIDIA GeForce GTX 745",
+    "GPU-9d0a1c5b-7b0e-4d57-8c5e-5a8e3b1f0c11",
+    (5, 0),
+    4_294_967_296,
+    0,
+    bus="00000000:01:00.0",
+    cores=384,
+    clock=1_033,
+    display=1,
 )
 GTX_1080_TI = card(
     "NVIDIA GeForce GTX 1080 Ti",
@@ -129,8 +153,47 @@ GTX_1080_TI = card(
     6_442_450_944,
     250_000,
     ((2113, 5_905_580_032), (977, None)),
+    bus="00000000:02:00.0",
+    cores=3_584,
+    clock=1_911,
 )
-GB10 = card("NVIDIA GB10", "GPU-0c7a3b52-11aa-4d0e-b2d3-0d4a9b1f0c33", (12, 1), 0, 0)
+GB10 = card(
+    "NVIDIA GB10",
+    "GPU-0c7a3b52-11aa-4d0e-b2d3-0d4a9b1f0c33",
+    (12, 1),
+    0,
+    0,
+    bus="0000000F:01:00.0",
+    cores=6_144,
+    clock=3_003,
+)
+A100_IN_PARTS = {
+    **card(
+        "NVIDIA A100-SXM4-80GB",
+        "GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77",
+        (8, 0),
+        85_899_345_920,
+        42_949_672_960,
+        400_000,
+        bus="00000000:07:00.0",
+        cores=6_912,
+        clock=1_410,
+    ),
+    "MigMode": [1, 1],
+    "MaxMigDeviceCount": 7,
+    "parts": [
+        {
+            "Name": "NVIDIA A100-SXM4-80GB MIG 1g.10gb",
+            "UUID": f"MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3{number}",
+            "MemoryInfo": SimpleNamespace(
+                total=10_200_547_328, used=used, free=10_200_547_328 - used
+            ),
+            "ComputeRunningProcesses": [],
+        }
+        for number, used in ((0, 9_663_676_416), (1, 13_107_200))
+    ],
+}
+"""In MIG mode, with two devices in its seven slots. These answer less than a card does."""
 
 VERSION_PY = """from typing import Optional
 
@@ -166,7 +229,7 @@ def machine(
         ram_free_gib=ram[1],
         torch=build,
     )
-    answer = nvml.ask(fake) if fake else nvml.Answer()
+    answer = nvml.ask(fake, named=lambda pid: NAMES.get(pid, "")) if fake else nvml.Answer()
     return assemble(host, answer, (), environ)
 
 
@@ -191,7 +254,7 @@ MACHINES = {
         8,
         (31.3, 20.0),
         torch("2.11.0+cu126", "12.6"),
-        CUDA_VISIBLE_DEVICES="1",
+        CUDA_VISIBLE_DEVICES="0",
     ),
     "cpu-only": machine(
         None, "Intel(R) Xeon(R) Processor", 2, (23.586, 21.604), torch("2.13.0+cpu")
@@ -211,7 +274,3 @@ MACHINES = {
         torch("2.11.0+cu130", "13.0"),
     ),
 }
-
-if __name__ == "__main__":
-    for name, recorded in MACHINES.items():
-        save(recorded, FOLDER / f"{name}.toml")

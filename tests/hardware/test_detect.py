@@ -5,13 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pynvml
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from recorded_machines import (
-    FOLDER,
     GB10,
     GTX_745,
     GTX_1080_TI,
@@ -24,14 +22,11 @@ from recorded_machines import (
     torch,
 )
 
-from lorakit.errors import LorakitError
-from lorakit.hardware import amd, nvml
 from lorakit.hardware import machine as host
+from lorakit.hardware import nvml
 from lorakit.hardware.detect import detect
 from lorakit.hardware.facts import Hardware, TorchBuild
-from lorakit.hardware.files import load, save
 from lorakit.hardware.torch_build import build
-from lorakit.hardware.visible import visible
 
 
 def only(hardware: Hardware) -> str:
@@ -94,7 +89,12 @@ def test_a_driver_that_fails_is_one_sentence(code: int, words: str) -> None:
 
 def test_without_a_card_a_missing_driver_is_no_finding() -> None:
     fake = FakeNvml(init=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
-    assert nvml.ask(fake, card_on_bus=False) == nvml.Answer()
+    answer = nvml.ask(fake, host.NvidiaSigns())
+    assert (answer.accelerators, answer.findings) == ((), ())
+    in_container = host.NvidiaSigns(device_files=True, container=True)
+    (finding,) = nvml.ask(fake, in_container).findings
+    assert "handed into this container" in finding.what
+    assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in finding.fix
 
 
 def test_a_lost_card_does_not_take_the_others_along() -> None:
@@ -120,26 +120,6 @@ def test_a_board_that_shares_memory_with_the_processor() -> None:
     assert card.unified
     assert card.memory_free_gib == MACHINES["gb10"].ram_free_gib
     assert nvml.ask(FakeNvml(GB10)).accelerators[0].memory_total_gib is None
-
-
-def test_two_cards_of_which_one_is_visible() -> None:
-    found = MACHINES["two-cards"]
-    assert [a.visible for a in found.accelerators] == [False, True]
-    assert found.accelerator is not None
-    assert found.accelerator.name == found.device == "NVIDIA GeForce GTX 1080 Ti"
-    words = [f.what for f in found.findings]
-    assert any("6.0 of 11.0 GiB" in w and "process 2113 (5.5 GiB)" in w for w in words)
-    assert any("fastest first" in w for w in words)
-    quiet = machine(
-        FakeNvml(GTX_745, GTX_1080_TI),
-        "cpu",
-        8,
-        (16, 8),
-        torch("2.11.0+cu126", "12.6"),
-        CUDA_VISIBLE_DEVICES="1",
-        CUDA_DEVICE_ORDER="PCI_BUS_ID",
-    )
-    assert not any("fastest first" in f.what for f in quiet.findings)
 
 
 def test_the_card_with_the_most_free_memory_is_chosen() -> None:
@@ -185,98 +165,6 @@ def test_version_file_of_other_styles() -> None:
     assert build("2.0", "").kind == "cpu"
 
 
-UUIDS = ["GPU-52a3a85d-3c55", "GPU-52bb0000-0000"]
-
-
-@pytest.mark.parametrize(
-    ("setting", "wanted"),
-    [
-        (None, [0, 1]),
-        ("", []),
-        ("-1", []),
-        ("0", [0]),
-        ("0,,1", [0]),
-        (" 1 , 0 ", [1, 0]),
-        ("1,-1,0", [1]),
-        ("7", []),
-        ("0,7,1", [0]),
-        ("0,0", []),
-        ("GPU-52a3a85d-3c55", [0]),
-        ("gpu-52A3", [0]),
-        ("GPU-52bb,GPU-52a3", [1, 0]),
-        ("GPU-52", []),
-        ("GPU-99", []),
-        ("none", []),
-        ("1.5", []),
-    ],
-)
-def test_visible(setting: str | None, wanted: list[int]) -> None:
-    assert visible(UUIDS, setting) == wanted
-
-
-@given(st.text(alphabet="0123-,+ GPUa.", max_size=20))
-def test_visible_takes_any_text(setting: str) -> None:
-    found = visible(UUIDS, setting)
-    assert len(found) == len(set(found)) <= 2
-
-
-@pytest.mark.parametrize("name", MACHINES)
-def test_machine_files_hold_the_recorded_machines(name: str, tmp_path: Path) -> None:
-    save(MACHINES[name], tmp_path / "again.toml")
-    assert (tmp_path / "again.toml").read_text() == (FOLDER / f"{name}.toml").read_text()
-    loaded = load(FOLDER / f"{name}.toml")
-    assert loaded.device == MACHINES[name].device
-    assert loaded.findings == MACHINES[name].findings
-    assert [a.uuid for a in loaded.accelerators] == [a.uuid for a in MACHINES[name].accelerators]
-    save(loaded, tmp_path / "third.toml")
-    assert load(tmp_path / "third.toml") == loaded
-
-
-def test_every_machine_file_is_recorded() -> None:
-    assert {p.stem for p in FOLDER.glob("*.toml")} == set(MACHINES)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("schema = 1\ncpu_threads = 'two'\n", "cpu_threads"),
-        ("schema = 1\n[[accelerators]]\nkind = 'cuda'\n", "accelerators.0.name"),
-        ("cpu_threads = 2\n", "schema = 1"),
-        ("not toml", "cannot be read"),
-    ],
-)
-def test_a_machine_file_that_is_none_is_said_so(tmp_path: Path, text: str, words: str) -> None:
-    (tmp_path / "m.toml").write_text(text)
-    with pytest.raises(LorakitError, match=words):
-        load(tmp_path / "m.toml")
-
-
-def test_a_machine_file_of_a_newer_version_is_read(tmp_path: Path) -> None:
-    (tmp_path / "m.toml").write_text("schema = 1\ncpu_threads = 3\nquantum_cores = 1\n")
-    assert load(tmp_path / "m.toml").cpu_threads == 3
-
-
-def test_amd_cards_from_the_kernel_s_files(tmp_path: Path) -> None:
-    for number, vendor, vram in (
-        (0, "0x10de", 0),
-        (1, "0x1002", 536_870_912),
-        (2, "0x1002", 8 << 30),
-    ):
-        device = tmp_path / f"card{number}" / "device"
-        device.mkdir(parents=True)
-        (device / "vendor").write_text(vendor + "\n")
-        (device / "device").write_text("0x73ff\n")
-        if vram:
-            (device / "mem_info_vram_total").write_text(f"{vram}\n")
-            (device / "mem_info_vram_used").write_text("536870912\n")
-    (tmp_path / "card2-DP-1").mkdir()
-    inside, real = amd.cards(tmp_path)
-    assert (real.kind, real.name) == ("rocm", "AMD graphics card 73ff")
-    assert (real.memory_total_gib, real.memory_free_gib) == (8.0, 7.5)
-    assert inside.memory_total_gib == 0.5
-    assert amd.cards(tmp_path / "nothing") == ()
-
-
 def test_limits_of_a_container_count(tmp_path: Path) -> None:
     whole = host.ram_gib(tmp_path)
     (tmp_path / "memory.max").write_text("1073741824\n")
@@ -295,3 +183,56 @@ def test_nvidia_cards_are_seen_on_the_bus(tmp_path: Path) -> None:
         (tmp_path / name / "vendor").write_text(vendor)
         (tmp_path / name / "class").write_text(kind)
         assert host.nvidia_on_bus(tmp_path) is (name == "b")
+
+
+def test_signs_of_a_card_in_a_container(tmp_path: Path) -> None:
+    assert host.nvidia_signs(tmp_path) == host.NvidiaSigns(wsl=host.is_wsl())
+    for name in ("dev/nvidiactl", ".dockerenv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    signs = host.nvidia_signs(tmp_path)
+    assert (signs.container, signs.device_files) == (True, False)
+    (tmp_path / "dev/nvidia0").touch()
+    assert host.nvidia_signs(tmp_path).device_files
+
+
+def test_processes_are_named_as_far_as_they_are_ours_to_see() -> None:
+    import os
+
+    assert host.process_name(os.getpid())
+    assert host.process_name(999_999_999) == ""
+    busy = {**GTX_1080_TI, "GraphicsRunningProcesses": [SimpleNamespace(pid=7, usedGpuMemory=1)]}
+    (card,) = nvml.ask(FakeNvml(busy), named=lambda pid: f"p{pid}").accelerators
+    assert [p.name for p in card.processes] == ["p2113", "p977", "p7"]
+    in_windows = nvml.ask(FakeNvml(busy), host.NvidiaSigns(wsl=True), named=lambda pid: "wrong")
+    assert {p.name for p in in_windows.accelerators[0].processes} == {""}
+
+
+def test_of_many_holders_the_largest_are_named() -> None:
+    held = tuple((100 + n, n << 30) for n in range(1, 6))
+    busy = {
+        **GTX_1080_TI,
+        "ComputeRunningProcesses": [SimpleNamespace(pid=p, usedGpuMemory=m) for p, m in held],
+    }
+    found = machine(FakeNvml(busy), "cpu", 8, (16, 8), torch("2.11.0+cu126", "12.6"))
+    assert "process 105 (5.0 GiB), process 104 (4.0 GiB), process 103 (3.0 GiB) and 2 more" in only(
+        found
+    )
+
+
+def test_a_driver_without_an_answer_for_memory_is_no_shared_memory() -> None:
+    shy = {**RTX_4090, "MemoryInfo": pynvml.NVML_ERROR_NO_PERMISSION}
+    found = machine(FakeNvml(shy), "cpu", 8, (16, 8), torch("2.11.0+cu128", "12.8"))
+    (card,) = found.accelerators
+    assert (card.unified, card.memory_total_gib) == (False, None)
+
+
+def test_a_module_that_is_too_old_for_a_question_answers_the_others() -> None:
+    class Old(FakeNvml):
+        def __getattr__(self, name: str) -> object:
+            if name in ("nvmlDeviceGetNumGpuCores", "nvmlDeviceGetMigMode"):
+                raise AttributeError(name)
+            return super().__getattr__(name)
+
+    (card,) = nvml.ask(Old(RTX_4090)).accelerators
+    assert card == nvml.ask(FakeNvml(RTX_4090)).accelerators[0]

@@ -11,7 +11,15 @@ import pytest
 
 from lorakit.bundle.models import Bundle
 from lorakit.families.base_model import ASSETS, BaseFacts, Extent, inspect
-from lorakit.planner.disk import EXTENTS, adapter_bytes, checkpoint_bytes, needed_bytes
+from lorakit.planner.disk import (
+    EXTENTS,
+    PICTURE_BYTES,
+    RESERVE_BYTES,
+    Written,
+    adapter_bytes,
+    checkpoint_bytes,
+    needed_bytes,
+)
 
 
 def bundle(**sections: dict[str, Any]) -> Bundle:
@@ -66,3 +74,27 @@ def test_weights_that_cannot_be_looked_at_count_as_those_of_the_family(tmp_path:
         facts = inspect(wanted.base, tmp_path)
         assert facts.extents == {}
         assert needed_bytes(wanted, facts) == needed_bytes(wanted, None)
+
+
+@pytest.mark.parametrize("keep", [1, 3, 9])
+@pytest.mark.parametrize("every", [0, 1, 4, 50])
+@pytest.mark.parametrize("step", [0, 8, 20, 23])
+def test_a_run_that_goes_on_needs_room_for_what_is_to_come(
+    keep: int, every: int, step: int
+) -> None:
+    """Against a count of the checkpoints that lie there after each step up to 23 and a stop."""
+    wanted = bundle(train={"steps": 23}, save={"every": every, "keep": keep}, sample={"every": 10})
+    there = [s for s in range(1, step + 1) if every and s % every == 0][-keep:]
+    before, most = len(there), len(there)
+    for now in range(step + 1, 24):
+        if every and (now % every == 0 or now == 23):
+            there.append(now)
+            most = max(most, len(there))
+            del there[:-keep]
+    stopped = max(most, len(there) + 1) - before  # a stop saves, whatever `every` is
+    written = Written(step=step, checkpoints=before)
+    size = checkpoint_bytes(wanted, None)
+    more = needed_bytes(wanted, None, written)
+    least = stopped * size + 2 * adapter_bytes(wanted, None)
+    assert least < more < least + size + RESERVE_BYTES + 5 * PICTURE_BYTES
+    assert more <= needed_bytes(wanted, None)

@@ -65,7 +65,6 @@ def test_what_is_not_complete_is_named_with_its_reason(tmp_path: Path) -> None:
         "step-300.tmp: it was not written to its end",
         "step-200: optimizer.safetensors is missing",
     ]
-    assert [path.name for path in checkpoints.leftovers(tmp_path)] == [".step-000600.part"]
 
 
 def test_only_broken_ones_are_an_error_and_not_a_fresh_start(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from lorakit import __version__
 from lorakit.bundle.read import parse
 from lorakit.errors import ExitCode, LorakitError
+from lorakit.hardware.facts import Accelerator, Hardware, TorchBuild
 from lorakit.planner.estimate import Estimate, Part, Phase, Span
 from lorakit.runs import control, launch
 from lorakit.runs.directory import Run, create, find
@@ -89,6 +90,31 @@ def test_a_trainer_is_a_session_of_its_own_and_says_who_it_is(
     assert run.status() == "stopping"
     assert process.wait(20) == 0
     assert run.status() == "stopped"
+
+
+def test_the_card_of_the_plan_is_the_card_that_trains(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = Accelerator(kind="cuda", name="NVIDIA GeForce GTX 745", uuid="GPU-9d0a1c5b")
+    fast = Accelerator(
+        kind="cuda", name="NVIDIA GeForce RTX 4090", uuid="GPU-52a3a85d", memory_free_gib=22.9
+    )
+    machine = Hardware(
+        system="Linux 6.8.0 x86_64",
+        torch=TorchBuild(version="2.11.0+cu128", cuda="12.8"),
+        accelerators=(slow, fast),
+    )
+    monkeypatch.setattr(launch, "detect", lambda: machine)
+    monkeypatch.setenv("STAND_IN", "wait")
+    process = launch.launch(run)
+    launch.await_started(run, process)
+    environ = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+    assert b"CUDA_VISIBLE_DEVICES=GPU-52a3a85d" in environ
+    assert b"PYTORCH_ALLOC_CONF=expandable_segments:True" in environ
+    facts = json.loads((run.path / "run.json").read_text())
+    assert (facts["device"], facts["card"]) == ("NVIDIA GeForce RTX 4090", "GPU-52a3a85d")
+    control.request(run, "stop")
+    process.wait(20)
 
 
 def test_a_request_from_before_the_start_does_not_stop_the_next_process(

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from trainings import trained, watched
 
+from lorakit import durable
 from lorakit.bundle.read import read
 from lorakit.errors import LorakitError
 from lorakit.runs import checkpoints
@@ -58,7 +59,7 @@ def main(bundle: Path, place: Path, how: str) -> dict[str, object]:
         "reasons": sorted({e.reason for e in log.of(SaveFailed)}),
         "complete_after_failure": after_failure,
         "complete": checkpoints.complete(run),
-        "leftovers": [str(p) for p in checkpoints.leftovers(run)],
+        "leftovers": [str(p) for p in durable.leftovers(run / checkpoints.FOLDER)],
         "adapters": sorted(p.name for p in run.glob("*.safetensors")),
     }
 

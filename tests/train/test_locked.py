@@ -15,6 +15,7 @@ from lorakit.bundle.lock import Lock, LockedPicture
 from lorakit.bundle.models import Bundle
 from lorakit.bundle.read import read
 from lorakit.bundle.write import write
+from lorakit.families import digests
 from lorakit.families.base_model import inspect, revision
 from lorakit.runs.events import FILE, Doing, Event, Finished, Log, Noted
 from lorakit.runs.events import Tail as Reader
@@ -73,6 +74,7 @@ def test_a_run_locks_its_bundle_and_a_second_one_is_the_same(own: Bundle, tmp_pa
     assert then.versions["torch"] == torch.__version__
     assert then.threads == torch.get_num_threads()
     assert (then.determinism, then.hardware.device, then.attention) == ("bytes", "CPU", "sdpa")
+    assert then.kernel == "flash"
     assert [LockedPicture.read(line).name for line in then.dataset.pictures] == [
         f"{n}.png" for n in range(5)
     ]
@@ -221,12 +223,21 @@ def test_the_commit_of_a_hub_base_is_found(tiny_base: Path, tmp_path: Path) -> N
 
 
 def test_the_lock_is_told_as_json(
-    own: Bundle, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    own: Bundle,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write(tmp_path / "b.toml", own)
     threads = torch.get_num_threads()
     assert main([str(tmp_path / "b.toml")]) == 0
     assert Lock.model_validate_json(capsys.readouterr().out) == locked(own)
     assert torch.get_num_threads() == threads
+
+    monkeypatch.setattr(digests, "_sha256", lambda file, anew: ("00" if anew else "11") * 32)
+    assert main([str(tmp_path / "b.toml"), "--anew"]) == 0
+    anew = Lock.model_validate_json(capsys.readouterr().out)
+    monkeypatch.setattr(digests, "_sha256", lambda file, anew: "00" * 32)
+    assert anew.base.digest == locked(own).base.digest
     assert main([str(tmp_path / "none.toml")]) == 2
     assert "does not exist" in capsys.readouterr().err

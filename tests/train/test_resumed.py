@@ -14,10 +14,25 @@ import torch
 from safetensors.torch import load_file
 from trainings import changed, trained, watched
 
+from lorakit import durable
+from lorakit.bundle.diff import promise
 from lorakit.bundle.models import Bundle
+from lorakit.bundle.read import parse, read
+from lorakit.bundle.write import write
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.runs import checkpoints
-from lorakit.runs.events import Event, Finished, Noted, Resumed, Sampled, Saved, SaveFailed
+from lorakit.runs.directory import Run
+from lorakit.runs.events import (
+    Event,
+    Finished,
+    Noted,
+    Resumed,
+    Sampled,
+    Saved,
+    SaveFailed,
+    Stepped,
+)
+from lorakit.runs.resume import adopt
 from lorakit.runs.state import replay
 from lorakit.train import draw, loop
 from lorakit.train.adapters import files
@@ -227,7 +242,7 @@ def test_a_checkpoint_that_cannot_be_written_is_tried_again(
     def look(event: Event) -> None:
         if isinstance(event, SaveFailed):
             there.append(checkpoints.complete(run))
-            assert not checkpoints.leftovers(run)
+            assert not durable.leftovers(run / checkpoints.FOLDER)
 
     monkeypatch.setattr(files, "write", write)
     log.reactions.append(look)
@@ -320,7 +335,7 @@ def test_what_came_out_before_stays_until_something_better_is_there(
     monkeypatch.setenv("LORAKIT_CACHE", str(tmp_path / "cache"))
     trained(changed(bundle, train={"steps": 9}), run, watched(run))
     assert draw.newest_adapter(run, "tiny") == run / "tiny.safetensors"
-    assert not (run / ".new").exists()
+    assert not durable.leftovers(run)
 
 
 def test_a_stop_before_anything_shows_is_a_stop(
@@ -335,3 +350,66 @@ def test_a_stop_before_anything_shows_is_a_stop(
     assert (ended.outcome, ended.step) == ("stopped", 1)
     assert checkpoints.complete(run) == [1]
     assert ended.files == [] or (run / "tiny.safetensors").is_file()
+
+
+def test_what_killed_writes_left_is_swept(
+    bundle: Bundle, tmp_path: Path, fresh_cache: Path
+) -> None:
+    """In the run, and in the cache, where somebody else may be writing."""
+    run = tmp_path / "run"
+    quick = changed(bundle, train={"steps": 2, "warmup_steps": 0}, sample={"prompts": []})
+    trained(quick, run, watched(run))
+    entry = next(fresh_cache.glob("latents/*/*.safetensors"))
+    old, young = (entry.with_name(f".{n}.part") for n in ("0123", "4567"))
+    swept = [run / ".0.part", run / "checkpoints" / ".step-000009.part", old]
+    (run / "samples" / ".1.part").write_bytes(b"half")
+    for path in (*swept, young):
+        path.write_bytes(b"half")
+    os.utime(old, (1e9, 1e9))
+    trained(changed(quick, train={"steps": 3}), run, watched(run))
+    assert [path for path in (*swept, run / "samples" / ".1.part") if path.exists()] == []
+    assert young.exists()
+
+
+def test_a_learning_rate_that_is_changed_on_the_way(bundle: Bundle, tmp_path: Path) -> None:
+    """The run is another than a straight one from there on, and its lock and its log say so; a
+    precision that scales the loss begins to only now."""
+    run = Run(tmp_path / "run")
+    quick = changed(
+        bundle,
+        train={"steps": 2, "schedule": "constant"},
+        sample={"prompts": []},
+        save={"every": 2},
+    )
+    log = watched(run.path)
+    write(run.bundle, quick)
+    trained(quick, run.path, log)
+    then = read(run.bundle).lock
+    settings = ["train.learning_rate=1e-3", "train.steps=4", "train.precision=fp16"]
+    wanted = parse(run.bundle.read_text(), settings)
+    adopt(run, wanted, settings, 2)
+    log = watched(run.path)
+    trained(read(run.bundle), run.path, log)
+    lock = read(run.bundle).lock
+    assert then is not None
+    assert lock is not None
+    assert (lock.determinism, lock.why) == (then.determinism, then.why)
+    assert lock.changed == (
+        "train.learning_rate  0.01 -> 0.001, after step 2",
+        'train.precision  "fp32" -> "fp16", after step 2',
+    )
+    said = [e.text for e in log.of(Noted)]
+    assert f"not as a straight run: {lock.changed[0]}" in said
+    assert not any("not as this run began" in text for text in said)
+    assert {e.learning_rate for e in log.of(Stepped)} == {1e-3}
+    state = json.loads((run.path / "checkpoints" / "step-000004" / "state.json").read_text())
+    assert state["scaler"]["scale"] > 0
+
+    again = trained(
+        wanted.model_copy(update={"lock": None}),
+        tmp_path / "straight",
+        watched(tmp_path / "straight"),
+    )
+    assert lock.result is not None
+    assert again.digest != lock.result.digest
+    assert not promise(lock, then, [])[0]

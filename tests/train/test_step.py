@@ -7,6 +7,7 @@ import torch
 from diffusers import UNet2DConditionModel
 
 from lorakit.bundle.models import Adapter, Train
+from lorakit.train import checkpointing as checkpointed
 from lorakit.train import memory, optim
 from lorakit.train.adapters import lora
 from lorakit.train.families import sd1, sdxl
@@ -39,8 +40,7 @@ def made(
     for weight in unet.parameters():
         weight.data = weight.data.to(dtype)
     if checkpointing:
-        unet.enable_gradient_checkpointing()
-        unet.train()
+        checkpointed.apply(unet, "full", targets)
     adapter = Adapter(rank=rank, alpha=4.0, targets=targets)
     weights = lora.attach(unet, made.facts, adapter, seed=1)
     train = Train(optimizer=optimizer, precision=precision, learning_rate=1e-2)

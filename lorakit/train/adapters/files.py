@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from lorakit import durable
 from lorakit.families.families import Family
 
 FIRST_MATRIX = (".lora_down.weight", ".lora_A.weight")
@@ -64,17 +64,9 @@ def write(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]
     head = _head(header, notes)
     if HASHES.keys() <= notes.keys():
         head = _head(header, notes | _hashes(head, data))
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with part.open("wb") as file:
-            file.write(head)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    with durable.replacing(path) as file:
+        file.write(head)
+        file.write(data)
     return path.stat().st_size
 
 

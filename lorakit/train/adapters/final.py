@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lorakit.train.families.stable_diffusion import StableDiffusion
 
 
-FOLDER = ".new"
+FOLDER = ".final.part"
 """Where the files lie until they are known to be right."""
 
 

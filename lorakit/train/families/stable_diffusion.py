@@ -17,18 +17,16 @@ from torch import Tensor
 
 from lorakit.dataset.buckets import Fit
 from lorakit.errors import ExitCode, LorakitError
-from lorakit.families.base_model import ASSETS, weight_files
+from lorakit.families.base_model import published, weight_files
 from lorakit.families.families import FAMILIES
 from lorakit.train.adapters import files, lora
 from lorakit.train.families import clip
 from lorakit.train.families.clip import Encoder, complain
+from lorakit.train.step import DTYPES as DTYPES  # noqa: PLC0414
 from lorakit.train.step import Conditions, Predict
 
 if TYPE_CHECKING:
     from lorakit.train.families.painter import Painter
-
-DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-"""Compute dtypes by `train.precision`."""
 
 
 class StableDiffusion:
@@ -177,9 +175,7 @@ class StableDiffusion:
 
     def real(self) -> dict[str, Any]:
         """Keyword arguments of the UNet of the family's published model."""
-        shipped = ASSETS / "configs" / self.facts.name / "unet.json"
-        made: dict[str, Any] = json.loads(shipped.read_text(encoding="utf-8"))
-        return made
+        return published(self.facts.name)
 
 
 def _load(kind: Any, folder: Path, part: str, dtype: torch.dtype) -> Any:
