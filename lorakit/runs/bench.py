@@ -256,6 +256,8 @@ class Work:
                 break
             narrow.add(attention)
         failure = answer.pop("failure", "")
+        if answer.get("out_of_memory"):
+            failure = f"It does not fit, with checkpointing either: {failure}"
         return Case.model_validate(
             {
                 "rank": rank,
