@@ -47,7 +47,9 @@ def training(precision: str, steps: int) -> Check:
 
 def checks(cpu: bool) -> Iterator[Check]:
     """All checks, the quick ones first."""
-    yield Check("hardware", ["-m", "lorakit", "hardware", "--save", "machine.toml"], 60)
+    probe = [] if cpu else ["--probe"]
+    yield Check("hardware", ["-m", "lorakit", "hardware", *probe, "--save", "machine.toml"], 120)
+    yield Check("doctor", ["-m", "lorakit", "doctor", *(["--no-probe"] if cpu else [])], 120)
     for precision in ("fp32", "bf16") if cpu else ("bf16", "fp16"):
         yield training(precision, 2 if cpu else 20)
     small = ["--base", "pico", "--ranks", "1,16"] if cpu else ["--base", "sdxl", "--synthetic"]

@@ -72,15 +72,24 @@ class Row:
 
     @property
     def predicted_gib(self) -> float:
-        """All parts together."""
-        return sum(self.parts_gib.values())
+        """What is in PyTorch's allocator: all but the driver's context and the allocator's gaps."""
+        beside = ("context", "allocator")
+        return sum(gib for name, gib in self.parts_gib.items() if name not in beside)
 
     @property
     def error_percent(self) -> float | None:
-        """How far the prediction is off."""
+        """How far that is off."""
         if self.allocated_gib is None:
             return None
         return 100 * (self.predicted_gib / self.allocated_gib - 1)
+
+    @property
+    def reserved_error_percent(self) -> float | None:
+        """How far off it is with the allocator's gaps, from what the allocator holds."""
+        if self.reserved_gib is None:
+            return None
+        with_gaps = self.predicted_gib + self.parts_gib.get("allocator", 0.0)
+        return 100 * (with_gaps / self.reserved_gib - 1)
 
 
 ROWS = ("00000", "00111", "01011", "01100", "10110", "10001", "11101", "11010")
@@ -183,13 +192,31 @@ def predicted(case: Case, device: str) -> dict[str, float]:
     return {name: size / GIB for name, size in parts.items()}
 
 
+def with_overheads(case: Case, parts: dict[str, float]) -> dict[str, float]:
+    """The parts with what the planner adds for this card."""
+    import torch
+
+    from lorakit.hardware.facts import Accelerator, Hardware, TorchBuild
+    from lorakit.planner import overheads
+    from lorakit.planner.estimate import Part, Phase
+
+    kind = "rocm" if torch.version.hip else "cuda"
+    seen = None if torch.version.hip else torch.cuda.get_device_capability()
+    card = Accelerator(kind=kind, name=torch.cuda.get_device_name(), capability=seen)
+    phase = Phase(name="training", parts=tuple(Part(name=n, gib=g) for n, g in parts.items()))
+    built = TorchBuild(version=torch.__version__, cuda=torch.version.cuda, hip=torch.version.hip)
+    machine = Hardware(torch=built, accelerators=(card,))
+    [whole] = overheads.with_overheads((phase,), bundle_of(case), machine)
+    return {part.name: part.gib for part in whole.parts}
+
+
 def on_card(case: Case, parts: dict[str, float]) -> Row:
     """The same steps on the card."""
     import torch
 
     from lorakit.train.families.stable_diffusion import release
 
-    row = Row(case=case, parts_gib=parts)
+    row = Row(case=case, parts_gib=with_overheads(case, parts))
     release()
     try:
         subject = made(case, torch.device("cuda"))
@@ -318,7 +345,7 @@ def main() -> int:
         )
         return USAGE
     if sys.platform == "linux":  # as the trainer does, and before torch reads it
-        os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+        os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
     import torch
 
     if not args.cpu and not torch.cuda.is_available():
@@ -352,6 +379,7 @@ def main() -> int:
                 **asdict(row),
                 "predicted_gib": row.predicted_gib,
                 "error_percent": row.error_percent,
+                "reserved_error_percent": row.reserved_error_percent,
             }
             for row in rows
         ],

@@ -76,7 +76,7 @@ def heading(bench: Bench) -> list[str]:
 
 
 def _row(case: Case, memory: Unit) -> list[str]:
-    narrow = "+" if case.checkpointing == "full" else ""
+    narrow = "+" if case.checkpointing == "full" and not case.failure else ""
     unsure = "~" if case.level is False else ""
     return [
         str(case.rank),
@@ -97,7 +97,7 @@ def _rate(value: float | None) -> str:
 def _notes(bench: Bench) -> Iterator[str]:
     if any(case.level is False for case in bench.cases):
         yield "~  the speed was not level yet when the time was up"
-    if any(case.checkpointing == "full" for case in bench.cases):
+    if any(case.checkpointing == "full" and not case.failure for case in bench.cases):
         yield "+  with checkpointing, for without it the memory was full"
     for case in bench.cases:
         if case.failure:

@@ -24,6 +24,7 @@ from lorakit.families.families import FAMILIES
 from lorakit.hardware.facts import Hardware, Speed
 from lorakit.planner.estimate import estimate
 from lorakit.runs.bench_file import Bench, Case, Machine, Settings, differences, read, write
+from lorakit.runs.launch import environment
 from lorakit.runs.meter import Died, Meter
 
 RANKS = (1, 8, 16, 32, 64, 128, 256)
@@ -81,7 +82,7 @@ def measure(
     measured, or the file is not one to go on with.
     """
     begun = time.monotonic()
-    with Meter() as meter:
+    with Meter(environment(hardware)) as meter:
         try:
             facts = meter.start()
         except Died as error:
@@ -255,6 +256,8 @@ class Work:
                 break
             narrow.add(attention)
         failure = answer.pop("failure", "")
+        if answer.get("out_of_memory"):
+            failure = f"It does not fit, with checkpointing either: {failure}"
         return Case.model_validate(
             {
                 "rank": rank,

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
+from lorakit import durable
 from lorakit.bundle.section import Section
 from lorakit.errors import LorakitError
 
@@ -24,7 +25,22 @@ WHAT = "lorakit bench"
 _HEAD = "# What lorakit bench measured. Compare: lorakit bench compare THIS OTHER\n"
 
 
-class Machine(Section):
+class _Rounded(Section):
+    """Floats have five digits: more than a repetition would give again."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _round(cls, given: Any) -> Any:
+        return {k: _rounded(v) for k, v in given.items()} if isinstance(given, dict) else given
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(map(_rounded, value)) if all(isinstance(v, float) for v in value) else value
+    return float(f"{value:.5g}") if isinstance(value, float) else value
+
+
+class Machine(_Rounded):
     """What was measured on. What it does not have or tell is empty or absent."""
 
     device: str
@@ -65,7 +81,7 @@ class Settings(Section):
     520 steps each, as in the published benchmark that this repeats."""
 
 
-class Case(Section):
+class Case(_Rounded):
     """One rank with one attention kernel."""
 
     rank: int
@@ -137,7 +153,6 @@ class Bench(Section):
 
 def write(bench: Bench, path: Path) -> None:
     """Write a file in one go, so that it is complete whenever the benchmark is broken off."""
-    from lorakit import durable
     from lorakit.bundle.document import document
 
     plain = bench.model_dump(by_alias=True, exclude_none=True)
@@ -145,22 +160,13 @@ def write(bench: Bench, path: Path) -> None:
     if not plain["cases"]:
         del plain["cases"]
     try:
-        durable.write(path, (_HEAD + document(_rounded(plain))).encode())
+        durable.write(path, (_HEAD + document(plain)).encode())
     except OSError as error:
         raise LorakitError(f"{path} cannot be written: {error.strerror or error}.") from error
 
 
 def _short(case: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in case.items() if v not in ("", ())}
-
-
-def _rounded(value: Any) -> Any:
-    """Floats to five digits: more than a repetition would give again."""
-    if isinstance(value, dict):
-        return {k: _rounded(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_rounded(v) for v in value]
-    return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
 def read(path: Path) -> Bench:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from typing import Any
 
 METER: tuple[str, ...] = (sys.executable, "-P", "-m", "lorakit.train.bench")
@@ -26,7 +27,8 @@ class Died(Exception):
 class Meter:
     """The process that measures. It is started when it is first asked, and again after it died."""
 
-    def __init__(self) -> None:
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         self._read = b""
@@ -43,6 +45,7 @@ class Meter:
         self._read = b""
         self._process = subprocess.Popen(
             METER,
+            env=self._environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
