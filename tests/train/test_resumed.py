@@ -281,7 +281,7 @@ def test_a_damaged_checkpoint_beyond_is_put_aside_and_written_anew(
 
 def test_a_run_that_saved_nothing_forgets_what_it_did(bundle: Bundle, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    sample = {"every": 2, "prompts": ["a robot"]}
+    sample = {"every": 2, "prompts": ["a robot"], "steps": 1}
     wanted = changed(bundle, save={"every": 0}, sample=sample, train={"steps": 5})
     first = watched(run)
 
