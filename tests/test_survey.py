@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -141,12 +142,13 @@ def test_what_it_will_take_is_estimated_with_a_speed_that_was_measured_here(
         assert found.disk_bytes
         return found.step_seconds.middle
 
-    monkeypatch.setattr("lorakit.survey.detect", lambda: load(MACHINES / "cpu-only.toml"))
+    machine = replace(load(MACHINES / "cpu-only.toml"), probe=None)
+    monkeypatch.setattr("lorakit.survey.detect", lambda: machine)
     rough = seconds()
     slow = {"tflops": {"fp32": 1e-4}, "bandwidth_gb_s": 0.1, "launch_us": 5000.0}
     script = f"print({json.dumps(slow)!r})"
     monkeypatch.setattr("lorakit.hardware.speed.COMMAND", (sys.executable, "-c", script))
-    measured(load(MACHINES / "cpu-only.toml"))
+    measured(machine)
     assert seconds() > 50 * rough
 
 
