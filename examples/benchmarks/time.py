@@ -3,36 +3,31 @@
     python examples/benchmarks/time.py [--rounds 6] [--device cuda] [--real]
 
 The device's speed is measured as `python -m lorakit.train.speed` does, what a step computes, moves
-and launches is counted, and `lorakit/planner/time.py` makes seconds of the two. Then the step
+and launches is counted, and `lorakit/planner/roofline.py` makes seconds of the two. Then the step
 runs. Speed and steps take turns, round by round, so that both see the same machine; the best of
 each is taken, which is what the machine does when nothing else disturbs it. One thread of a CPU is
 timed by its own clock, which stands still while other programs run.
 
-Small is pico's UNet, large one of the same shape and ten times as wide in fp32; --real takes those
-of SD 1.5 and SDXL with random weights in bf16, for a card.
+pico's UNet, large ones of its shape, and a small one with all that SDXL has, in fp32; --real takes
+those of SD 1.5 and SDXL with random weights in bf16, for a card.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import json
 from typing import Any, NamedTuple
 
 import torch
-from diffusers import UNet2DConditionModel
 
-from lorakit.bundle.models import Adapter, Memory, Train
-from lorakit.families.base_model import ASSETS
+from lorakit.bundle.models import Bundle
 from lorakit.families.costs import Work, update
 from lorakit.hardware.facts import Speed
-from lorakit.planner import time as planned
-from lorakit.train import device, optim, speed
-from lorakit.train.adapters import lora
-from lorakit.train.costs import passes
+from lorakit.planner import roofline
+from lorakit.train import checkpointing, device, sizes, speed
+from lorakit.train.costs import config_of_pico, passes
 from lorakit.train.families.stable_diffusion import DTYPES
-from lorakit.train.objective import Objective
-from lorakit.train.step import Batch, Conditions, Model, step
+from lorakit.train.step import step
 
 
 class Case(NamedTuple):
@@ -42,13 +37,7 @@ class Case(NamedTuple):
     batch: int
     side: int
     precision: str
-    checkpointing: str = "none"
-
-
-def pico(**changed: Any) -> dict[str, Any]:
-    """The configuration of pico's UNet, wider or not."""
-    read = json.loads((ASSETS / "pico" / "unet" / "config.json").read_text(encoding="utf-8"))
-    return {k: v for k, v in read.items() if not k.startswith("_")} | changed
+    checkpointing: str | int = "none"
 
 
 def cases(real: bool) -> list[Case]:
@@ -61,13 +50,16 @@ def cases(real: bool) -> list[Case]:
             for size in (1, 4)
             for kept in ("none", "full")
         ]  # fmt: skip
-    large = pico(block_out_channels=(160, 320))
+    pico = config_of_pico("unet")
+    large = pico | {"block_out_channels": (160, 320)}
     return [
-        Case("pico, batch 8", "sd1", pico(), 8, 16, "fp32"),
-        Case("pico, batch 1", "sd1", pico(), 1, 16, "fp32"),
-        Case("pico, batch 4, full", "sd1", pico(), 4, 16, "fp32", "full"),
+        Case("pico, batch 8", "sd1", pico, 8, 16, "fp32"),
+        Case("pico, batch 1", "sd1", pico, 1, 16, "fp32"),
+        Case("pico, batch 4, full", "sd1", pico, 4, 16, "fp32", "full"),
         Case("large, batch 8", "sd1", large, 8, 16, "fp32"),
         Case("large, batch 1", "sd1", large, 1, 16, "fp32"),
+        Case("large, batch 4, 8 blocks", "sd1", large, 4, 16, "fp32", 8),
+        Case("tiny sdxl, batch 2", "sdxl", family("sdxl").tiny(), 2, 32, "fp32"),
     ]
 
 
@@ -80,33 +72,20 @@ class Running:
 
     def __init__(self, case: Case, where: torch.device) -> None:
         self.case, self.best, self._where = case, float("inf"), where
-        dtype, config = DTYPES[case.precision], case.config
-        torch.manual_seed(0)
-        with where:
-            unet = UNet2DConditionModel(**config).to(dtype)
-        weights = lora.attach(unet, family(case.family).facts, Adapter(rank=8), seed=1)
-        self.model = Model(
-            family(case.family).predictor(unet, dtype),
-            weights,
-            Objective.of(torch.linspace(0.999, 0.005, 1000, device=where), "epsilon", 0.0),
-            optim.optimizer(Train(), weights),
-            torch.amp.GradScaler(where.type, enabled=False),
-            1.0,
-        )
-        shape = (case.batch, 4, case.side, case.side)
-        self.batch = Batch(
-            torch.randn(shape, device=where),
-            torch.randn(shape, device=where),
-            torch.randint(1000, (case.batch,), device=where),
-            told(config, case.batch, where, dtype),
-        )
+        made, dtype = family(case.family), DTYPES[case.precision]
+        unet = sizes.unet(case.config, dtype, where)
+        weights = sizes.attached(made, bundle(case), unet)
+        self.batch = sizes.batch(case.config, case.batch, (case.side,) * 2, dtype, where)
+        self.model = sizes.model(made, bundle(case), unet, weights)
         there, back = passes(self.model, self.batch)
         more = Work()
-        if case.checkpointing == "full":
-            device.trade(unet, Memory(checkpointing="full"))
-            again = passes(self.model, self.batch)
-            more = again[0] + again[1] + there * -1 + back * -1
-        self.step = planned.Step(
+        if case.checkpointing != "none":
+            checkpointing.apply(unet, "none", "attention")
+            plain = passes(self.model, self.batch)
+            more = there + back + plain[0] * -1 + plain[1] * -1
+            there, back = plain
+            checkpointing.apply(unet, case.checkpointing, "attention")
+        self.step = roofline.Step(
             forward=there,
             backward=back,
             recomputed=more,
@@ -128,13 +107,17 @@ class Running:
             torch.get_device_module(self._where).synchronize()
 
 
-def told(config: dict[str, Any], size: int, where: torch.device, dtype: torch.dtype) -> Conditions:
-    hidden = torch.randn(size, 77, config["cross_attention_dim"], device=where, dtype=dtype)
-    if not config.get("addition_embed_type"):
-        return Conditions(hidden)
-    width = config["projection_class_embeddings_input_dim"] - 6 * config["addition_time_embed_dim"]
-    pooled = torch.randn(size, width, device=where, dtype=dtype)
-    return Conditions(hidden, pooled, torch.full((size, 6), 1024.0, device=where))
+def bundle(case: Case) -> Bundle:
+    return Bundle.model_validate(
+        {
+            "schema": 1,
+            "name": "time",
+            "dataset": {"sources": [{"path": "."}]},
+            "adapter": {"rank": 8},
+            "train": {"precision": case.precision, "steps": 1_000_000},
+            "memory": {"checkpointing": case.checkpointing},
+        }
+    )
 
 
 def best_of(measured: list[dict[str, Any]]) -> Speed:
@@ -166,11 +149,11 @@ def main() -> None:
             one.run(args.steps)
     found = best_of(measured)
     print(f"{device.describe(where)}, torch {torch.__version__}: {found}")
-    used = planned.device_of_speed(found, on_cpu=where.type == "cpu")
+    used = roofline.device_of_speed(found, on_cpu=where.type == "cpu")
     print(f"{'step':<24}{'launching':>11}{'working':>11}{'predicted':>11}{'measured':>11}  ratio")
     for one in running:
-        span = planned.span(one.step, used, one.case.precision)
-        taken = planned.parts(one.step, used, one.case.precision)
+        span = roofline.span(one.step, used, one.case.precision)
+        taken = roofline.parts(one.step, used, one.case.precision)
         if span is None or taken is None:
             print(f"{one.case.name:<24}  this device has no {one.case.precision}")
             continue

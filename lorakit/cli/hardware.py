@@ -43,9 +43,13 @@ def hardware(
 def _probed(found: Hardware, compile_too: bool) -> Hardware:
     from lorakit.hardware.merge import merged
     from lorakit.hardware.probe import probe
+    from lorakit.hardware.speed import remember
 
     streams.err("trying PyTorch: this takes some seconds, and minutes with --compile")
-    return merged(found, probe(compile_too=compile_too, speed=True), os.environ)
+    whole = merged(found, probe(compile_too=compile_too, speed=True), os.environ)
+    if whole.tried and whole.tried.speed:
+        remember(whole, whole.tried.speed)
+    return whole
 
 
 def _save(found: Hardware, path: Path) -> None:

@@ -21,10 +21,10 @@ def believed(file: Path | None) -> Hardware | None:
     if file is None:
         return None
     from lorakit.hardware.files import load
-    from lorakit.hardware.visible import CPU
+    from lorakit.hardware.visible import cpu_wanted
 
     found = load(file)
-    if not os.environ.get(CPU):
+    if not cpu_wanted(os.environ):
         return found
     cards = tuple(dataclasses.replace(card, visible=False) for card in found.accelerators)
     return dataclasses.replace(found, accelerators=cards)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from lorakit.hardware import findings
 from lorakit.hardware.facts import Accelerator, Hardware, Probe, Tried
-from lorakit.hardware.visible import CPU
+from lorakit.hardware.visible import cpu_wanted
 
 
 def merged(hardware: Hardware, probe: Probe, environ: Mapping[str, str]) -> Hardware:
@@ -22,7 +22,7 @@ def merged(hardware: Hardware, probe: Probe, environ: Mapping[str, str]) -> Hard
             continue
         place = match(cards, tried)
         if place is None:
-            cards.append(replace(_added(tried), visible=not environ.get(CPU)))
+            cards.append(replace(_added(tried), visible=not cpu_wanted(environ)))
         else:
             cards[place] = _filled(cards[place], tried)
     before = findings.of(hardware, environ)

@@ -16,6 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from lorakit import durable
+from lorakit.bundle.paths import cache_folder
+from lorakit.hardware.environment import for_training
 from lorakit.hardware.facts import Hardware, Speed
 
 COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "lorakit.train.speed")
@@ -39,27 +42,26 @@ def measured(hardware: Hardware, limit_seconds: float = LIMIT_SECONDS) -> Hardwa
     hardware = recalled(hardware)
     if hardware.speed or hardware.torch is None:
         return hardware
-    card = hardware.accelerator
-    command = [*COMMAND, *(() if card else ("--device", "cpu"))]
-    environ = dict(os.environ)
-    if card and card.uuid and card.kind == "cuda":
-        environ["CUDA_VISIBLE_DEVICES"] = card.uuid
+    command = [*COMMAND, *(() if hardware.accelerator else ("--device", "cpu"))]
+    environ = {**os.environ, **for_training(hardware, os.environ)}
     try:
         told = subprocess.run(
             command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, timeout=limit_seconds, check=True,
         ).stdout  # fmt: skip
-        answer = json.loads(told)
-        speed = _speed(answer)
+        speed = _speed(json.loads(told))
     except (OSError, ValueError, KeyError, TypeError, subprocess.SubprocessError):
         return hardware
+    remember(hardware, speed)
+    return dataclasses.replace(hardware, speed=speed)
+
+
+def remember(hardware: Hardware, speed: Speed) -> None:
+    """Keep the speed of the device that training uses for the next time."""
     place = _file(hardware)
-    part = place.with_name(f".{place.name}.{os.getpid()}")
     with contextlib.suppress(OSError):  # it is measured again, then
         place.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(json.dumps(answer), encoding="utf-8")
-        part.replace(place)
-    return dataclasses.replace(hardware, speed=speed)
+        durable.write(place, json.dumps(dataclasses.asdict(speed)).encode())
 
 
 def _speed(told: Mapping[str, Any]) -> Speed:
@@ -82,12 +84,3 @@ def _file(hardware: Hardware) -> Path:
     )
     name = hashlib.sha256("\0".join(of).encode()).hexdigest()[:32]
     return cache_folder() / "speed" / f"{name}.json"
-
-
-def cache_folder() -> Path:
-    """`$LORAKIT_CACHE`, or the system's place for caches."""
-    if given := os.environ.get("LORAKIT_CACHE"):
-        return Path(given)
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("lorakit"))

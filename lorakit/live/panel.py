@@ -161,7 +161,7 @@ def _predicted(state: RunState, width: int) -> list[Text]:
     total = words.span(told.total_seconds_low, told.total_seconds_high, words.duration)
     cells = [(f"{words.decimal(state.step_seconds)} s (predicted {step})", 34)]
     if words.known(told.total_seconds_high):
-        cells.append((f"in all predicted {total}", 0))
+        cells.append((f"predicted in all {total}", 0))
     return [_row("a step", cells, width)]
 
 

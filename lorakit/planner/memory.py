@@ -2,7 +2,7 @@
 
 A moment of a step is a sum of bytes that grow with the batch, the area of a picture and the rank.
 The table holds those few moments of a phase that are the worst for some setting; which of them is
-the worst for this one, is looked up. `python -m lorakit.train.table` makes it.
+the worst for this one is looked up. `python -m lorakit.train.table` makes it.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import accumulate
 from typing import Any, Literal
 
 from lorakit.bundle.models import PICO, Bundle
-from lorakit.families.base_model import ASSETS, BaseFacts
-from lorakit.hardware.facts import Accelerator, Hardware, Tried
-from lorakit.planner.disk import EXTENTS
+from lorakit.families.base_model import ASSETS, BaseFacts, published
+from lorakit.families.blocks import units
+from lorakit.hardware.facts import Accelerator, Hardware
 from lorakit.planner.estimate import Part, Phase
 from lorakit.planner.overheads import with_overheads
 
@@ -32,6 +33,11 @@ Kernel = Literal["flash", "efficient", "cpu", "math"]
 """What computes attention: fused kernels of a card or the CPU, or plain operators, which keep a
 matrix of all pairs of pixels."""
 
+PhaseName = Literal["caching", "training", "sampling"]
+
+Row = Sequence[float]
+"""Bytes for one of each of the table's terms."""
+
 
 def phases(bundle: Bundle, base: BaseFacts | None, hardware: Hardware) -> tuple[Phase, ...] | None:
     """Memory in parts at the worst moment of each phase, on the device of this machine.
@@ -39,41 +45,42 @@ def phases(bundle: Bundle, base: BaseFacts | None, hardware: Hardware) -> tuple[
     None where the table does not know: a base of other sizes, or settings out of its range. Then
     `runs.dryrun` counts the step itself.
     """
-    table = _table()
-    shape = table["bases"].get(_name(bundle, base))
-    side = bundle.dataset.resolution
-    if shape is None or side > MAX_SIDE or bundle.train.batch_size > MAX_BATCH:
+    shape = _table()["bases"].get(_name(bundle, base))
+    if shape is None or bundle.dataset.resolution > MAX_SIDE or bundle.train.batch_size > MAX_BATCH:
         return None
-    bits = "32" if bundle.train.precision == "fp32" else "16"
-    entry = shape["training"].get(f"{bundle.adapter.targets} {bits}")
-    kind = "math" if kernel(bundle, hardware) == "math" else "fused"
-    step = entry and _step(entry[kind]["training"], bundle.memory.checkpointing)
+    entry = shape["training"].get(f"{bundle.adapter.targets} {_bits(bundle)}")
     update = entry and entry.get(bundle.train.optimizer)
-    if not step or not update:
+    wanted = bundle.memory.checkpointing
+    if not update or (isinstance(wanted, int) and wanted > entry["blocks"]):
         return None
-    factor = base.latent_factor if base else 8
-    terms = _Terms(table["terms"], (side // factor) ** 2, bundle.adapter.rank)
+    used = kernel(bundle, hardware)
+    kind = used if used in entry else "fused"
+    rank = bundle.adapter.rank
+    area = (bundle.dataset.resolution // (base.latent_factor if base else shape["factor"])) ** 2
+    terms = _Terms(_table()["terms"], area, rank)
 
-    adapter = entry["adapter_bytes_a_rank"] * bundle.adapter.rank
-    state = update[0] + update[1] * bundle.adapter.rank
-    static = {"base weights": entry["base_bytes"], "adapter": adapter, "optimizer": state}
-    training = _training(step, update, bundle, terms, adapter)
-    found = [
-        _phase("caching", _caching(shape["encoders"], kind, terms)),
-        _phase("training", static | training),
-    ]
+    adapter = entry["adapter_bytes_a_rank"] * rank
+    state, work = update[0] + update[1] * rank, update[2] * rank
+    kept = {"base weights": entry["base_bytes"], "adapter": adapter, "optimizer": state}
+    step = _step(entry[kind]["training"], _recomputed(entry, bundle), bundle, terms, adapter)
+    if sum(step.values()) < adapter + work:
+        step = {"gradients": adapter, "activations": 0.0, "workspace": work}
+    found: dict[PhaseName, Mapping[str, float]] = {
+        "caching": _caching(shape["encoders"], kind, terms),
+        "training": kept | step,
+    }
     if bundle.sample.prompts:
-        guided = 2 if bundle.sample.guidance > 1 else 1
-        denoising = terms.worst(entry[kind]["denoising"], guided)
-        # The VAE draws in the precision of the UNet, but never in fp16.
-        drawn = "16" if bundle.train.precision == "bf16" else "32"
-        decoding = terms.worst(shape["encoders"][f"decode {kind} {drawn}"], 1)
-        parts = {
-            "VAE": shape["encoders"][f"vae_bytes {drawn}"],
-            "activations": max(denoising, decoding),
-        }
-        found.append(_phase("sampling", static | parts))
-    return with_overheads(tuple(found), bundle, hardware)
+        drawn = _sampling(shape["encoders"], entry[kind]["denoising"], kind, terms, bundle)
+        found["sampling"] = kept | drawn
+    made = tuple(
+        Phase(name=name, parts=tuple(Part(name=p, gib=size / GIB) for p, size in parts.items()))
+        for name, parts in found.items()
+    )
+    return with_overheads(made, bundle, hardware)
+
+
+def _bits(bundle: Bundle) -> str:
+    return "32" if bundle.train.precision == "fp32" else "16"
 
 
 def _name(bundle: Bundle, base: BaseFacts | None) -> str:
@@ -81,88 +88,121 @@ def _name(bundle: Bundle, base: BaseFacts | None) -> str:
     if bundle.base.model == PICO:
         return PICO
     family = base.family if base else bundle.base.family
-    known = EXTENTS.get(family)
-    if base and base.extents and dict(base.extents) != known:
-        return ""
-    return family
+    if base is None:
+        return family
+    known = {k: v for k, v in published(family).items() if k != "sample_size"}
+    alike = base.unet and all(_same(base.unet.get(k, v), v) for k, v in known.items())
+    return family if alike else ""
+
+
+def _same(own: Any, known: Any) -> bool:
+    """Whether two values of a configuration say the same."""
+    if isinstance(known, list) and isinstance(own, int):
+        return known == [own] * len(known)
+    return bool(own == known)
 
 
 class _Terms:
     """Evaluates rows of the table for one area and rank."""
 
     def __init__(self, powers: Sequence[Sequence[int]], area: int, rank: int) -> None:
-        self._powers, self._area, self._rank = powers, area, rank
+        self._powers, self._area, self.rank = powers, area, rank
 
     def at(self, pictures: int) -> list[float]:
         """The value of each term for a batch of pictures."""
-        return [pictures**i * self._area**j * self._rank**k for i, j, k in self._powers]
-
-    def bytes_of(self, row: Sequence[float], pictures: int) -> float:
-        """One row."""
-        return sum(a * b for a, b in zip(row, self.at(pictures), strict=True))
-
-    def worst(self, rows: Sequence[Sequence[float]], pictures: int) -> float:
-        """The most that any of the rows gives."""
-        at = self.at(pictures)
-        return max(sum(a * b for a, b in zip(row, at, strict=True)) for row in rows)
+        return [pictures**i * self._area**j * self.rank**k for i, j, k in self._powers]
 
 
-def _training(
-    step: Mapping[str, Any],
-    update: Sequence[float],
+def _sum(row: Row, at: Row) -> float:
+    return sum(a * b for a, b in zip(row, at, strict=True))
+
+
+def _worst(rows: Sequence[Row], at: Row) -> float:
+    return max(_sum(row, at) for row in rows)
+
+
+def _recomputed(entry: Mapping[str, Any], bundle: Bundle) -> int:
+    """How many blocks recompute."""
+    wanted = bundle.memory.checkpointing
+    if isinstance(wanted, int):
+        return wanted
+    return int(entry["blocks"]) if wanted == "full" else 0
+
+
+def _step(
+    known: Sequence[Mapping[str, Any]],
+    recomputed: int,
     bundle: Bundle,
     terms: _Terms,
     adapter: float,
 ) -> dict[str, float]:
-    """Gradients, activations and workspace at the worst moment of a step."""
-    pictures, rank = bundle.train.batch_size, bundle.adapter.rank
-    gathered = bundle.train.accumulation > 1  # then all gradients are there from the beginning
-    at = terms.at(pictures)
-    moments = [
-        (
-            adapter if gathered else moment[0] * rank,
-            sum(a * b for a, b in zip(moment[1:], at, strict=True)),
-        )
-        for moment in step["moments"]
-    ]
-    moments.append((adapter, update[2] * rank))
+    """Gradients, activations and workspace at the worst moment of a step before its update.
+
+    The table has a few numbers of blocks that recompute. Between two of them memory falls with
+    what the blocks in between free.
+    """
+    after = next(i for i, step in enumerate(known) if step["recomputed"] >= recomputed)
+    found = _moment(known[after], bundle, terms, adapter)
+    if known[after]["recomputed"] == recomputed:
+        return found
+    name = PICO if bundle.base.model == PICO else bundle.base.family
+    freed = _freed(name, bundle.adapter.targets)
+    start, end = (freed[known[i]["recomputed"]] for i in (after - 1, after))
+    share = (freed[recomputed] - start) / (end - start)
+    more = _moment(known[after - 1], bundle, terms, adapter)
+    return {part: more[part] * (1 - share) + found[part] * share for part in found}
+
+
+@cache
+def _freed(name: str, targets: str) -> list[float]:
+    """What the first 0, 1, 2... blocks free, as a share of what all of them do."""
+    if name == PICO:
+        config = json.loads((ASSETS / "pico" / "unet" / "config.json").read_text(encoding="utf-8"))
+    else:
+        config = published(name)
+    return list(accumulate((u.bytes_share for u in units(config, targets)), initial=0.0))
+
+
+def _moment(
+    step: Mapping[str, Any], bundle: Bundle, terms: _Terms, adapter: float
+) -> dict[str, float]:
+    """The parts at the worst moment, for a number of blocks that the table has."""
+    at = terms.at(bundle.train.batch_size)
+    moments = [(row[0] * terms.rank, _sum(row[1:], at)) for row in step["moments"]]
+    if bundle.train.accumulation > 1:  # then all gradients are there from the beginning
+        moments = [(adapter, rest) for _, rest in moments]
     gradients, rest = max(moments, key=sum)
-    activations = min(terms.bytes_of(step["kept"], pictures), rest)
-    return {
-        "gradients": gradients,
-        "activations": activations,
-        "workspace": rest - activations,
-    }
+    activations = min(_sum(step["kept"], at), rest)
+    return {"gradients": gradients, "activations": activations, "workspace": rest - activations}
 
 
 def _caching(encoders: Mapping[str, Any], kind: str, terms: _Terms) -> dict[str, float]:
     """The text encoders with a caption, or the VAE with a picture: the larger of the two."""
     texts: dict[str, float] = encoders["text"]
-    activations = terms.worst(encoders[f"encode {kind} 32"], 1)
+    activations = _worst(encoders[f"encode {kind} 32"], terms.at(1))
     pictures = {"VAE": encoders["vae_bytes 32"], "activations": activations}
     return max(pictures, texts, key=lambda parts: sum(parts.values()))
 
 
-def _step(known: Sequence[Mapping[str, Any]], checkpointing: str | int) -> Any:
-    """The entry for a value of `memory.checkpointing`; None: there is none."""
-    return next((entry for entry in known if entry["checkpointing"] == checkpointing), None)
-
-
-def _phase(name: Literal["caching", "training", "sampling"], parts: Mapping[str, float]) -> Phase:
-    return Phase(
-        name=name, parts=tuple(Part(name=part, gib=size / GIB) for part, size in parts.items())
-    )
+def _sampling(
+    encoders: Mapping[str, Any], denoising: Sequence[Row], kind: str, terms: _Terms, bundle: Bundle
+) -> dict[str, float]:
+    """What is there beside the UNet while it denoises, and while a picture is decoded."""
+    bits = "16" if bundle.train.precision == "bf16" else "32"  # the VAE never runs in fp16
+    guided = 2 if bundle.sample.guidance > 1 else 1
+    decoding = _worst(encoders[f"decode {kind} {bits}"], terms.at(1))
+    activations = max(_worst(denoising, terms.at(guided)), decoding)
+    return {"VAE": encoders[f"vae_bytes {bits}"], "activations": activations}
 
 
 def kernel(bundle: Bundle, hardware: Hardware) -> Kernel:
-    """What will compute attention: what the probe saw, else what PyTorch is known to choose."""
+    """What will compute attention: what was tried, else what PyTorch is known to choose."""
     card = hardware.accelerator
     if card is None:
         return "cpu"
     if bundle.memory.attention == "xformers":
         return "efficient"
-    tried = _tried(hardware, card)
-    fused = tried.attention if tried and tried.attention else _usual(card)
+    fused = (hardware.tried.attention if hardware.tried else "") or _usual(card)
     if fused == "math":
         return "math"
     # No flash kernel computes in fp32.
@@ -175,14 +215,6 @@ def _usual(card: Accelerator) -> Kernel:
     if card.kind == "rocm":
         return "flash" if card.architecture.split(":")[0] in FLASH_ON_ROCM else "math"
     return "math"
-
-
-def _tried(hardware: Hardware, card: Accelerator) -> Tried | None:
-    """What the probe said of a card."""
-    devices = hardware.probe.devices if hardware.probe else ()
-    same = [d for d in devices if d.kind == card.kind]
-    named = [d for d in same if (d.uuid, d.pci) != ("", "") and d.uuid == card.uuid]
-    return next(iter(named or (same if len(same) == 1 else [])), None)
 
 
 @cache

@@ -25,8 +25,8 @@ OTHER_BLAS_GIB = 2 * 8.1 / 1024
 """The same on other cards."""
 
 SLACK = 0.03
-"""What the allocator holds and cannot use, as a share of what is allocated and freed in a phase.
-Its segments can grow, except on Windows."""
+"""What the allocator holds and cannot use, as a share of what comes and goes in a phase. Its
+segments can grow, except on Windows."""
 
 WINDOWS_SLACK = 0.10
 

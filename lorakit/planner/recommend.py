@@ -13,6 +13,7 @@ from typing import Any
 from lorakit.bundle import keys, read, schema
 from lorakit.bundle.models import SCHEMA, Bundle
 from lorakit.bundle.problems import Problem
+from lorakit.bundle.values import number
 from lorakit.dataset.report import DatasetReport
 from lorakit.families.base_model import BaseFacts
 from lorakit.hardware.facts import Hardware
@@ -20,7 +21,7 @@ from lorakit.planner import room, search
 from lorakit.planner.backend import half, is_ampere, lacks, without_xformers
 from lorakit.planner.budget import Budget, budget
 from lorakit.planner.estimate import estimate
-from lorakit.planner.optimizers import USED, rate_factor
+from lorakit.planner.optimizers import USED
 from lorakit.planner.presets import Preset, merge
 from lorakit.planner.tradeoffs import Rejected, explain
 
@@ -63,11 +64,11 @@ def recommend(
         _resolution(draft, base)
     _precision(draft, hardware)
     _attention(draft, hardware)
-    _rate(draft, preset)
     if report is not None and report.pictures:
         _batch(draft, report)
         _steps(draft, report)
         _prompts(draft, report)
+    _rate(draft, preset)
     refusal = _memory(draft, hardware, report, base)
     return Recommendation(
         settings=draft.settings,
@@ -194,20 +195,21 @@ def _attention(draft: _Draft, hardware: Hardware) -> None:
 
 
 def _rate(draft: _Draft, preset: Preset) -> None:
-    """The preset's learning rate is for the preset's rank."""
-    key = "train.learning_rate"
-    made_for, rank = _preset_rank(preset), draft.get("adapter.rank")
-    if rank == made_for:
-        return
-    rate = draft.get(key) * rate_factor(made_for, rank)
-    why = f"for rank {rank}: the fourth root of {made_for} / {rank} times that of {made_for}"
-    draft.put(key, float(f"{rate:.2g}"), why)
-
-
-def _preset_rank(preset: Preset) -> int:
-    doc = schema.find("adapter.rank")
-    assert doc is not None
-    return int(preset.settings.get("adapter", {}).get("rank", doc.default))
+    """The preset's learning rate is for the preset's rank, and for as many pictures a step."""
+    key, made_for = "train.learning_rate", _Draft(preset, {})
+    factor, whys = 1.0, []
+    rank, before = draft.get("adapter.rank"), made_for.get("adapter.rank")
+    if rank != before:
+        factor *= (before / rank) ** 0.25
+        whys.append(f"the fourth root of {before} / {rank}, for the rank")
+    pictures, then = (d.get(search.BATCH) * d.get(search.ACCUMULATION) for d in (draft, made_for))
+    if pictures != then:
+        factor *= (pictures / then) ** 0.5
+        whys.append(f"the square root of {pictures} / {then}, for the pictures in a step")
+    if whys:
+        given = draft.get(key)
+        why = f"{number(given)} times {' and '.join(whys)}"
+        draft.put(key, float(f"{given * factor:.2g}"), why)
 
 
 def _batch(draft: _Draft, report: DatasetReport) -> None:

@@ -14,7 +14,7 @@ from lorakit.hardware.facts import Hardware
 from lorakit.planner import search
 from lorakit.planner.backend import half
 from lorakit.planner.budget import Budget, budget
-from lorakit.planner.estimate import Estimate, Phase
+from lorakit.planner.estimate import Estimate, Part, Phase
 from lorakit.planner.memory import phases
 
 RANKS = (64, 32, 16, 8, 4)
@@ -70,17 +70,22 @@ def problem(
 
 
 def _takes(peak: Phase) -> str:
-    most = max(peak.parts, key=lambda part: part.gib)
+    own = [part for part in peak.parts if not _is_surcharge(part)]
+    most = max(own, key=lambda part: part.gib)
     return (
-        f"{peak.name} is predicted to take {peak.gib:.1f} GiB, most of it {most.name} "
-        f"({most.gib:.1f}){surcharge(peak)}"
+        f"{peak.name} is predicted to take {peak.gib:.1f} GiB{surcharge(peak)}, most of it "
+        f"{most.name} ({most.gib:.1f})"
     )
 
 
 def surcharge(peak: Phase) -> str:
     """What ROCm takes more than CUDA, in words that follow an amount of memory."""
-    more = sum(part.gib for part in peak.parts if "rocm" in part.name.lower())
+    more = sum(part.gib for part in peak.parts if _is_surcharge(part))
     return f", {more:.1f} of them ROCm's surcharge" if more else ""
+
+
+def _is_surcharge(part: Part) -> bool:
+    return "rocm" in part.name.lower()
 
 
 def _where(way: search.Candidate | None) -> str:

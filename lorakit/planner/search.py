@@ -13,12 +13,11 @@ from typing import Any
 
 from lorakit.bundle.models import Bundle
 from lorakit.families.base_model import BaseFacts, is_small
-from lorakit.families.blocks import units
 from lorakit.hardware.facts import Hardware
 from lorakit.planner.budget import Budget, Verdict
 from lorakit.planner.estimate import Phase, Span
 from lorakit.planner.memory import phases
-from lorakit.planner.time import step_seconds
+from lorakit.planner.time import recomputed_shares, step_seconds
 
 CHECKPOINTING, BATCH, ACCUMULATION = (
     "memory.checkpointing",
@@ -178,15 +177,6 @@ def usual_pace(bundle: Bundle, base: BaseFacts | None, shares: Sequence[float]) 
     if bundle.train.precision == "fp32" and not is_small(bundle, base):
         cost *= FP32  # a small model waits for its kernels to start, in any precision
     return 1 / cost
-
-
-def recomputed_shares(bundle: Bundle, base: BaseFacts | None) -> list[float]:
-    """For 0, 1, 2 and so on blocks that recompute, up to all: their share of what all compute."""
-    blocks = units(base.unet, bundle.adapter.targets) if base and base.unet else ()
-    if not blocks:
-        return [0.0, 1.0]
-    total = sum(block.flops_share for block in blocks)
-    return [0.0, *(x / total for x in itertools.accumulate(b.flops_share for b in blocks))]
 
 
 def _ways(bundle: Bundle, options: Options) -> Iterator[Bundle]:

@@ -25,10 +25,10 @@ from lorakit.bundle.models import Bundle, Train
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.train import optim, scratch, sizes
 from lorakit.train.families import family_of
-from lorakit.train.families.stable_diffusion import DTYPES, StableDiffusion
+from lorakit.train.families.stable_diffusion import StableDiffusion
 from lorakit.train.memory import Kernel, LiveStorages, Scratch, attention_of
 from lorakit.train.sizes import Sizes
-from lorakit.train.step import Batch, Model, Predict, step
+from lorakit.train.step import DTYPES, Batch, Model, Predict, step
 
 Parts = dict[str, int]
 """Bytes by what they are for."""

@@ -31,8 +31,8 @@ class Count:
     """The most held at once."""
 
 
-Scratch = Callable[[Any, Any, Any], int]
-"""(operator, arguments, what came out) to bytes that were taken only in between."""
+Scratch = Callable[[Any, Any, Any], tuple[int, ...]]
+"""(operator, arguments, what came out) to sizes of what was taken only in between, in bytes."""
 
 
 class LiveStorages(TorchDispatchMode):
@@ -96,9 +96,12 @@ class LiveStorages(TorchDispatchMode):
             for leaf in (out,) if isinstance(out, Tensor) else tree_leaves(out):
                 if isinstance(leaf, Tensor):
                     self.see(leaf)
-            if self._scratch is not None and (size := self._scratch(func, args, out)):
-                self.made(size)
-                self.gone(size)
+            if self._scratch is not None:
+                sizes = self._scratch(func, args, out)
+                for size in sizes:
+                    self.made(size)
+                for size in sizes:
+                    self.gone(size)
         return out
 
 

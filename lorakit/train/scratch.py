@@ -1,7 +1,7 @@
 """Memory that the CPU's kernels take while they work, which no tensor outside of them holds.
 
 Convolutions go through oneDNN, which copies input, weight and output into an order of its own;
-attention has buffers for each thread. Read off the allocator, for fp32; in bf16 there is more.
+attention has buffers for each thread. Read off the allocator, for fp32; bf16 takes more.
 """
 
 from __future__ import annotations
@@ -17,29 +17,32 @@ SMALL = 20_480
 """Up to so many numbers in one picture, a convolution is computed as a product of matrices."""
 
 
-def on_cpu(operator: Any, args: Any, out: Any) -> int:
-    """Bytes that an operator takes beside what goes in and comes out."""
+def on_cpu(operator: Any, args: Any, out: Any) -> tuple[int, ...]:
+    """Sizes of what an operator takes beside what goes in and comes out, in bytes."""
     if operator is aten.convolution.default:
         return _convolution(args[0], args[1], out)
     if operator is aten.convolution_backward.default and out[0] is not None:
         gradient, into, weight = args[:3]
         return _convolution(gradient, weight, out[0], into)
     if operator is aten._scaled_dot_product_flash_attention_for_cpu.default:
-        return _threads() * 4 * _block(args[0], args[1], passes=1)
+        return (_threads() * 4 * _block(args[0], args[1], passes=1),)
     if operator is aten._scaled_dot_product_flash_attention_for_cpu_backward.default:
-        return _threads() * 4 * _block(args[1], args[2], passes=2)
-    return 0
+        return (_threads() * 4 * _block(args[1], args[2], passes=2),)
+    return ()
 
 
-def _convolution(source: Tensor, weight: Tensor, out: Tensor, into: Tensor | None = None) -> int:
+def _convolution(
+    source: Tensor, weight: Tensor, out: Tensor, into: Tensor | None = None
+) -> tuple[int, ...]:
     """`into` is the input whose gradient is computed; None: this is the forward pass."""
     given = source if into is None else into
     if weight[0, 0].numel() == 1 and _threads() == 1 and len(given) < 16:
-        return 0
+        return ()
     if len(given) == 1 and given.numel() <= SMALL:
         pixels = (source if into is not None else out)[0, 0].numel()
-        return weight[0].numel() * pixels * given.itemsize
-    return max(source.nbytes + weight.nbytes, out.nbytes)
+        return (weight[0].numel() * pixels * given.itemsize,)
+    # The result is copied out once the copies of input and weight are gone.
+    return max((source.nbytes, weight.nbytes), (out.nbytes,), key=sum)
 
 
 def _block(query: Tensor, key: Tensor, passes: int) -> int:

@@ -14,12 +14,11 @@ from torch import Tensor
 from lorakit.bundle.models import Bundle
 from lorakit.families.base_model import ASSETS
 from lorakit.families.families import FAMILIES
-from lorakit.train import checkpointing, optim
-from lorakit.train import device as devices
+from lorakit.train import checkpointing, device, optim
 from lorakit.train.adapters import lora
-from lorakit.train.families.stable_diffusion import DTYPES, StableDiffusion
+from lorakit.train.families.stable_diffusion import StableDiffusion
 from lorakit.train.objective import Objective
-from lorakit.train.step import Batch, Conditions, Model
+from lorakit.train.step import DTYPES, Batch, Conditions, Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ def of(family: str, folder: Path | None = None) -> Sizes:
     return Sizes(read("unet"), read("vae"), tuple(read(part) for part in encoders))
 
 
-def unet(config: Mapping[str, Any], dtype: torch.dtype, device: torch.device | str) -> Any:
+def unet(config: Mapping[str, Any], dtype: torch.dtype, where: torch.device | str) -> Any:
     """A frozen UNet with random weights, or with none on meta.
 
     They are made where they lie and in their dtype: nothing travels, and no fp32 copy is made.
@@ -62,8 +61,8 @@ def unet(config: Mapping[str, Any], dtype: torch.dtype, device: torch.device | s
     with torch.device("meta"):
         made = UNet2DConditionModel(**config)
     torch.nn.Module.to(made, dtype)
-    if torch.device(device).type != "meta":
-        made.to_empty(device=device)
+    if torch.device(where).type != "meta":
+        made.to_empty(device=where)
         for weight in made.parameters():
             _fill(weight)
     return made.eval().requires_grad_(False)
@@ -84,12 +83,12 @@ def model(
 ) -> Model:
     """What a step works on, around a UNet with an adapter whose `weights` are trained.
 
-    The trades of `bundle.memory` are made, as far as meta tensors have a part in them.
+    Blocks recompute as the bundle wants. Attention on meta is for `memory.attention_of` to choose.
     """
     where = weights[0].device
-    if where.type != "meta":
-        devices.attend(made, bundle.memory.attention)
     checkpointing.apply(made, bundle.memory.checkpointing, bundle.adapter.targets)
+    if where.type != "meta":
+        device.attend(made, bundle.memory.attention)
     schedule = torch.linspace(0.999, 0.005, 1000, device=where)
     return Model(
         family.predictor(made, DTYPES[bundle.train.precision]),
@@ -111,15 +110,15 @@ def batch(
     pictures: int,
     size: tuple[int, int],
     dtype: torch.dtype,
-    device: torch.device | str,
+    where: torch.device | str,
 ) -> Batch:
     """Random pictures for a UNet of this configuration; `size` is height and width of latents."""
     shape = (pictures, config.get("in_channels", 4), *size)
     return Batch(
-        torch.randn(shape, device=device),
-        torch.randn(shape, device=device),
-        torch.arange(pictures, device=device) % 1000,
-        conditions(config, pictures, dtype, device),
+        torch.randn(shape, device=where),
+        torch.randn(shape, device=where),
+        torch.arange(pictures, device=where) % 1000,
+        conditions(config, pictures, dtype, where),
     )
 
 
@@ -128,17 +127,17 @@ TOKENS = 77
 
 
 def conditions(
-    config: Mapping[str, Any], pictures: int, dtype: torch.dtype, device: torch.device | str
+    config: Mapping[str, Any], pictures: int, dtype: torch.dtype, where: torch.device | str
 ) -> Conditions:
     """Random captions, and with them vectors and sizes where the model is told of any."""
     width = config["cross_attention_dim"]
-    hidden = torch.randn((pictures, TOKENS, width), device=device).to(dtype)
+    hidden = torch.randn((pictures, TOKENS, width), device=where).to(dtype)
     if config.get("addition_embed_type") != "text_time":
         return Conditions(hidden)
     inner = config["addition_time_embed_dim"]
     pooled_width = config["projection_class_embeddings_input_dim"] - 6 * inner
-    pooled = torch.randn((pictures, pooled_width), device=device).to(dtype)
-    return Conditions(hidden, pooled, torch.full((pictures, 6), 64.0, device=device))
+    pooled = torch.randn((pictures, pooled_width), device=where).to(dtype)
+    return Conditions(hidden, pooled, torch.full((pictures, 6), 64.0, device=where))
 
 
 def given(one: Batch) -> list[Tensor]:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lorakit.train.device import threads
+from lorakit.train.step import DTYPES
 from lorakit.train.work import count
 
 EACH_SECONDS = 0.2
@@ -23,8 +24,6 @@ EACH_SECONDS = 0.2
 
 SIDES = {"cuda": 4096, "cpu": 384}
 """Of the square matrices that are multiplied."""
-
-DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 COPIED_BYTES = {"cuda": 2**29, "cpu": 2**22}
 """On a CPU what stays in the caches near a core, as most of a small UNet does: larger copies differ

@@ -19,16 +19,16 @@ from typing import Any, get_args
 import numpy as np
 import torch
 
-from lorakit.bundle.models import PICO, Bundle, Checkpointing, Memory, Train
+from lorakit.bundle.models import PICO, Bundle, Memory, Train
 from lorakit.families.base_model import ASSETS
+from lorakit.families.blocks import units
 from lorakit.families.families import FAMILIES
 from lorakit.train import dryrun, optim, sizes
 from lorakit.train.dryrun import Step, nbytes
 from lorakit.train.families import family_of
-from lorakit.train.families.stable_diffusion import DTYPES
 from lorakit.train.memory import Kernel, LiveStorages, Scratch, attention_of
 from lorakit.train.sizes import Sizes
-from lorakit.train.step import Batch, Model
+from lorakit.train.step import DTYPES, Batch, Model
 
 FILE = ASSETS / "memory.json"
 
@@ -40,14 +40,18 @@ SQUARE = 64
 TERMS = ((0, 0, 0), (0, 0, 1), (1, 0, 0), (1, 0, 1), (1, 1, 0), (1, 1, 1), (1, 2, 0))
 """Powers of batch, area and rank. Area is in latent pixels."""
 
-CHECKPOINTING: tuple[Checkpointing, ...] = ("none", "full")
-"""In the order of what they save."""
+SHARES = {"fused": (0, 0.25, 0.5, 0.75, 1), "math": (0, 1), "cpu": (0, 1)}
+"""Of the blocks that can recompute, those that do."""
 
 KERNELS: dict[str, dict[str, Kernel]] = {
     "fused": {"16": "flash", "32": "efficient"},
     "math": {"16": "math", "32": "math"},
+    "cpu": {"16": "cpu", "32": "cpu"},
 }
 """What stands for a kind of attention, by bits of the compute dtype."""
+
+CPU_ONLY = "cpu"
+"""The kind that is made for pico alone: nobody trains the others on a CPU."""
 
 OPTIMIZERS = get_args(Train.model_fields["optimizer"].annotation)
 
@@ -171,15 +175,20 @@ def table(log: Callable[[str], None]) -> dict[str, Any]:
         (PICO, "sd1", ASSETS / "pico"),
     ):
         shape = sizes.of(family, folder)
-        entry: dict[str, Any] = {"encoders": encoders(shape), "training": {}}
+        kinds = [kind for kind in KERNELS if name == PICO or kind != CPU_ONLY]
+        entry: dict[str, Any] = {
+            "factor": shape.latent_factor,
+            "encoders": encoders(shape, kinds),
+            "training": {},
+        }
         for targets, bits in itertools.product(FAMILIES[family].targets, PRECISION):
             log(f"{name}, {targets}, {bits} bits")
-            entry["training"][f"{targets} {bits}"] = steps(family, shape, targets, bits)
+            entry["training"][f"{targets} {bits}"] = steps(family, shape, targets, bits, kinds)
         whole["bases"][name] = entry
     return whole
 
 
-def encoders(shape: Sizes) -> dict[str, Any]:
+def encoders(shape: Sizes, kinds: list[str]) -> dict[str, Any]:
     """Text encoders and VAE, without a UNet."""
     size = (ROWS * SQUARE, SQUARE)
     pixels = (size[0] * shape.latent_factor, size[1] * shape.latent_factor)
@@ -187,10 +196,11 @@ def encoders(shape: Sizes) -> dict[str, Any]:
     for bits, precision in PRECISION.items():
         vae = dryrun.vae_of(shape, DTYPES[precision])
         found[f"vae_bytes {bits}"] = nbytes(vae.parameters())
-        for kind in KERNELS:
+        for kind in kinds:
             for work, sides in ((dryrun.encode, pixels), (dryrun.decode, size)):
-                counted = Traced()
-                work(vae, sides, KERNELS[kind][bits], counted, BATCH)
+                kernel = KERNELS[kind][bits]
+                counted = Traced(scratch=dryrun.scratch_of(kernel))
+                work(vae, sides, kernel, counted, BATCH)
                 found[f"{work.__name__} {kind} {bits}"] = moments(counted.curves()[0], NOTHING)
     return found
 
@@ -203,7 +213,7 @@ def moments(curve: np.ndarray, always: np.ndarray) -> list[list[float]]:
     return [rounded(curve[row]) for row in envelope(curve, always)]
 
 
-def steps(name: str, shape: Sizes, targets: str, bits: str) -> dict[str, Any]:
+def steps(name: str, shape: Sizes, targets: str, bits: str, kinds: list[str]) -> dict[str, Any]:
     """Training with each optimizer, each kind of attention and each checkpointing; denoising."""
     first = bundle_of(name, targets, bits)
     family, dtype = family_of(first), DTYPES[PRECISION[bits]]
@@ -216,18 +226,20 @@ def steps(name: str, shape: Sizes, targets: str, bits: str) -> dict[str, Any]:
     out: dict[str, Any] = {"base_bytes": base, "adapter_bytes_a_rank": adapter // RANK}
     for optimizer in OPTIMIZERS:
         out[optimizer] = updating(Train(optimizer=optimizer), weights)
-    for kind in KERNELS:
-        out[kind] = {"training": []}
-        drawn = Traced()
-        dryrun.denoise(family.predictor(unet, dtype), batch, KERNELS[kind][bits], drawn)
-        out[kind]["denoising"] = moments(drawn.curves()[0], always)
-    for checkpointing in CHECKPOINTING:  # a UNet can be told to begin with it, and not to end
-        wanted = first.model_copy(update={"memory": Memory(checkpointing=checkpointing)})
-        model = sizes.model(family, wanted, unet, weights)
-        for kind in KERNELS:
-            with attention_of(KERNELS[kind][bits]):
-                told = trained(model, batch, always)
-            out[kind]["training"].append({"checkpointing": checkpointing, **told})
+    blocks = len(units(unet.config))
+    out["blocks"] = blocks
+    for kind in kinds:
+        kernel = KERNELS[kind][bits]
+        extra = dryrun.scratch_of(kernel)
+        drawn = Traced(scratch=extra)
+        dryrun.denoise(family.predictor(unet, dtype), batch, kernel, drawn)
+        rows = []
+        for number in dict.fromkeys(round(share * blocks) for share in SHARES[kind]):
+            wanted = first.model_copy(update={"memory": Memory(checkpointing=number or "none")})
+            model = sizes.model(family, wanted, unet, weights)
+            with attention_of(kernel):
+                rows.append({"recomputed": number, **trained(model, batch, always, extra)})
+        out[kind] = {"denoising": moments(drawn.curves()[0], always), "training": rows}
     return out
 
 
@@ -247,7 +259,9 @@ def updating(train: Train, weights: list[torch.nn.Parameter]) -> list[float]:
     return rounded([state[0], state[1] / RANK, counter.peak / RANK])
 
 
-def trained(model: Model, batch: Batch, always: np.ndarray) -> dict[str, Any]:
+def trained(
+    model: Model, batch: Batch, always: np.ndarray, extra: Scratch | None
+) -> dict[str, Any]:
     """What is kept after the forward pass, and the worst moments of a step before its update.
 
     A moment is bytes of gradients for each rank, and bytes for each of TERMS.

@@ -15,6 +15,7 @@ from lorakit.bundle.write import tables
 from lorakit.dataset.report import DatasetReport
 from lorakit.families.base_model import BaseFacts
 from lorakit.hardware.facts import Hardware
+from lorakit.planner.budget import budget
 from lorakit.planner.presets import Preset, merge
 from lorakit.planner.recommend import Recommendation, recommend
 from lorakit.planner.tradeoffs import Rejected
@@ -145,14 +146,15 @@ _PLAIN = Preset(name="defaults", title="What lorakit does without a preset")
 
 def _distance(preset: Preset, model: str, known: Known) -> tuple[bool, float, bool, float]:
     """Other base, how far its resolution is from the base's, other machine; then the one made for
-    the most memory, where the machine is known."""
+    the most memory, or for the least where nobody could tell how much is free."""
     settings = preset.settings
     far = 0.0
     wanted = settings.get("dataset", {}).get("resolution")
     if known.base and wanted:
         far = abs(math.log2(wanted / known.base.resolution))
     unfit = bool(known.hardware and preset.unfit(known.hardware))
-    size = -preset.min_memory_gib if known.hardware and not unfit else preset.min_memory_gib
+    told = known.hardware is not None and budget(known.hardware).free_gib is not None
+    size = preset.min_memory_gib * (-1 if told and not unfit else 1)
     return settings.get("base", {}).get("model") != model, far, unfit, size
 
 

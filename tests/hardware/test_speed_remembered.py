@@ -98,6 +98,11 @@ def test_a_damaged_memory_is_measured_anew(monkeypatch: pytest.MonkeyPatch) -> N
     assert speed.measured(MACHINE).speed == SPEED
 
 
+def test_what_a_probe_measured_is_remembered_too() -> None:
+    speed.remember(MACHINE, SPEED)
+    assert speed.recalled(MACHINE).speed == SPEED
+
+
 def test_without_pytorch_there_is_nothing_to_measure(monkeypatch: pytest.MonkeyPatch) -> None:
     says(monkeypatch, f"print({json.dumps(ANSWER)!r})")
     assert speed.measured(dataclasses.replace(MACHINE, torch=None)).speed is None

@@ -81,7 +81,7 @@ PREDICTED = Predicted(
 def test_what_was_predicted_stands_beside_what_was_measured(width: int) -> None:
     state = replace(recorded("killed"), predicted=PREDICTED)
     shown = [line.rstrip() for line in lines(state, width=width)]
-    assert " a step  0.50 s (predicted 0.40 to 0.55)     in all predicted 1m 00s to 1m 30s" in shown
+    assert " a step  0.50 s (predicted 0.40 to 0.55)     predicted in all 1m 00s to 1m 30s" in shown
     memory = next(line for line in shown if line.startswith(" memory"))
     assert "now 1.2" in memory
     assert "peak 1.4 of 23.6 GiB, predicted 1.5" in memory

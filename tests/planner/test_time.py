@@ -11,11 +11,11 @@ from lorakit.bundle.read import build
 from lorakit.dataset.buckets import Fit
 from lorakit.dataset.report import DatasetReport, Picture
 from lorakit.families.base_model import Extent, inspect, usual
-from lorakit.hardware.facts import Accelerator, Hardware, Speed, TorchBuild
+from lorakit.hardware.facts import Accelerator, Hardware, Probe, Speed, TorchBuild, Tried
 from lorakit.hardware.files import load
 from lorakit.planner.estimate import Span, estimate
 from lorakit.planner.presets import merge
-from lorakit.planner.time import step_seconds, total_seconds
+from lorakit.planner.time import recomputed_shares, step_seconds, total_seconds
 
 MACHINES = sorted((Path(__file__).parents[1] / "data" / "hardware").glob("*.toml"))
 
@@ -156,6 +156,27 @@ def test_a_measured_speed_wins_over_a_published_one_and_narrows_the_range() -> N
     assert published
     assert measured.high / measured.low < published.high / published.low
     assert measured.middle < published.middle  # its host launches faster
+
+
+def test_blocks_that_recompute_cost_their_share() -> None:
+    def taken(checkpointing: str | int) -> float:
+        return seconds(H100, bundle("sdxl", memory={"checkpointing": checkpointing}))
+
+    shares = recomputed_shares(bundle("sdxl"), usual("sdxl"))
+    assert (shares[0], shares[-1]) == (0.0, pytest.approx(1.0))
+    none, some, more, full = (taken(c) for c in ("none", 1, len(shares) // 2, "full"))
+    assert none < some < more < full
+    assert taken(len(shares) - 1) == pytest.approx(full)
+
+
+def test_what_a_probe_measured_counts() -> None:
+    speed = Speed(tflops={"bf16": 110}, bandwidth_gb_s=800, launch_us=8)
+    tried = Tried(kind="cuda", name="NVIDIA GeForce RTX 4090", uuid="GPU-1", speed=speed)
+    probed = dataclasses.replace(RTX_4090, probe=Probe(devices=(tried,)))
+    kept = dataclasses.replace(RTX_4090, speed=speed)
+    there = usual("sd1")
+    assert step_seconds(bundle(), there, probed) == step_seconds(bundle(), there, kept)
+    assert step_seconds(bundle(), there, probed) != step_seconds(bundle(), there, RTX_4090)
 
 
 def test_a_precision_that_the_device_lacks_is_not_priced() -> None:

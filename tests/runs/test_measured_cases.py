@@ -76,8 +76,11 @@ def test_what_does_not_fit_is_measured_with_checkpointing_and_so_is_what_is_larg
 @pytest.mark.parametrize(
     ("rank", "why"),
     [
-        (100, "It does not fit, with checkpointing either: OutOfMemoryError: CUDA out of memory."
-              " Tried to allocate 40.00 MiB."),
+        (
+            100,
+            "It does not fit, with checkpointing either: OutOfMemoryError: CUDA out of memory. "
+            "Tried to allocate 40.00 MiB.",
+        ),
         (101, "The process that measures was killed by SIGSEGV"),
         (102, "The process that measures gave no answer in 2 seconds; --full waits longer"),
         (103, "The process that measures ended with exit code 1: CUDA error: an illegal memory"

@@ -56,22 +56,28 @@ def test_exactly_the_first_blocks_recompute(family: str, wanted: Any) -> None:
     assert set(counted.values()) <= {1, 2}
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("targets", ["attention", "linear"])
-@pytest.mark.parametrize("family", FAMILY)
+@pytest.mark.parametrize(
+    ("family", "targets", "precision"),
+    [
+        ("sd1", "linear", "bf16"),
+        ("sdxl", "attention", "fp32"),
+        pytest.param("sd1", "attention", "fp16", marks=pytest.mark.slow),
+        pytest.param("sdxl", "linear", "fp16", marks=pytest.mark.slow),
+    ],
+)
 def test_the_weights_are_the_same_to_the_bit(family: str, targets: str, precision: str) -> None:
     found = []
-    for wanted in ("none", 2, 7, "full"):
+    for wanted in ("none", 2, "full"):
         unet, model, batch = made("cpu", family=family, targets=targets, precision=precision)
         checkpointing.apply(unet, wanted, targets)
-        losses = [step(model, [batch]) for _ in range(3)]
+        losses = [step(model, [batch]) for _ in range(2)]
         found.append([*losses, *(weight.detach() for weight in model.weights)])
     for other in found[1:]:
         assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
 
 
 @pytest.mark.usefixtures("fresh_cache")
-@pytest.mark.parametrize("family", ["sd1", "sdxl"])
+@pytest.mark.parametrize("family", ["sd1", pytest.param("sdxl", marks=pytest.mark.slow)])
 def test_a_training_gives_the_same_adapter(
     family: str, bundle: Bundle, bases: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -100,16 +106,24 @@ def peaks(numbers: list[int], **options: Any) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("targets", ["attention", "linear"])
-@pytest.mark.parametrize("family", FAMILY)
-def test_another_block_never_takes_more_memory(family: str, targets: str) -> None:
+@pytest.mark.parametrize(
+    ("family", "targets", "by"),
+    [
+        ("sd1", "attention", 3),
+        pytest.param("sd1", "linear", 1, marks=pytest.mark.slow),
+        pytest.param("sdxl", "attention", 1, marks=pytest.mark.slow),
+        pytest.param("sdxl", "linear", 1, marks=pytest.mark.slow),
+    ],
+)
+def test_another_block_never_takes_more_memory(family: str, targets: str, by: int) -> None:
     there = blocks.count(FAMILY[family].tiny())
-    found = peaks([*range(there + 1)], family=family, targets=targets, precision="bf16")
+    numbers = [*range(0, there, by), there]
+    found = peaks(numbers, family=family, targets=targets, precision="bf16")
     assert all(a >= b for a, b in itertools.pairwise(found))
-    assert found[-1] < found[there // 2] <= found[1] < found[0]
+    assert found[-1] < found[1] < found[0]
 
 
-@pytest.mark.parametrize("family", FAMILY)
+@pytest.mark.parametrize("family", ["sd1", pytest.param("sdxl", marks=pytest.mark.slow)])
 def test_all_blocks_free_as_much_as_the_switch_of_diffusers(family: str) -> None:
     options = {"family": family, "targets": "attention", "precision": "bf16"}
     unet, model, batch = made("meta", **options)

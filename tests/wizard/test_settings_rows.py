@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import place
@@ -147,7 +148,14 @@ def test_the_preset_follows_base_and_machine(tmp_path: Path) -> None:
     large = begin(tmp_path, Answers(base="stable-diffusion-v1-5/stable-diffusion-v1-5"))
     assert large.knowing(hardware=place.machine()).proposal.preset.name == "sd1-standard"
     assert large.knowing(hardware=place.machine("rtx4090")).proposal.preset.name == "sd1-24gib"
-    assert large.knowing(hardware=place.machine("t4")).proposal.preset.name == "sd1-16gib"
+    t4 = place.machine("t4")
+    assert large.knowing(hardware=t4).proposal.preset.name == "sd1-16gib"
+    card = replace(t4.accelerators[0], memory_free_gib=6.0)
+    busy = large.knowing(hardware=replace(t4, accelerators=(card,)))
+    assert busy.proposal.preset.name == "sd1-6gib"
+    card = replace(card, memory_free_gib=None)
+    unknown = large.knowing(hardware=replace(t4, accelerators=(card,)))
+    assert unknown.proposal.preset.name == "sd1-standard"
 
 
 def test_a_goal_is_laid_over_the_standard_of_the_family(tmp_path: Path) -> None:
