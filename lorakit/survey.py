@@ -16,7 +16,9 @@ from lorakit.errors import LorakitError
 from lorakit.families.base_model import inspect, usual
 from lorakit.hardware.detect import detect
 from lorakit.hardware.facts import Hardware
+from lorakit.hardware.speed import recalled
 from lorakit.planner.disk import NOTHING, Written
+from lorakit.planner.estimate import estimate
 from lorakit.planner.facts import Facts
 from lorakit.runs import checkpoints
 from lorakit.runs.directory import runs_root
@@ -52,9 +54,9 @@ def survey(
         if base is None:  # else the rule about the resolution says it, with the values that do
             problems.append(_problem("dataset.resolution", error))
     counter = captions.counter(base.folder, base.token_limit) if base else None
-    folder = run or runs_root(runs)
+    folder, machine = run or runs_root(runs), hardware or recalled(detect())
     return Facts(
-        hardware=hardware or detect(),
+        hardware=machine,
         report=report,
         base=base,
         disk_free_bytes=free_bytes(folder),
@@ -65,6 +67,7 @@ def survey(
         prompt_tokens=tuple(
             counter.measure(prompt).tokens if counter else None for prompt in bundle.sample.prompts
         ),
+        estimate=estimate(bundle, base, report, machine),
         problems=tuple(problems),
     )
 

@@ -10,10 +10,19 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # Property tests must not fail because the machine is busy.
-settings.register_profile(
-    "lorakit", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("lorakit")
+for _profile, _examples in (("quick", 15), ("full", 60)):
+    settings.register_profile(
+        _profile,
+        deadline=None,
+        max_examples=_examples,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """With the slow tests property tests take their time too."""
+    settings.load_profile("quick" if "not slow" in config.getoption("markexpr") else "full")
+
 
 FOREIGN = ("HF_", "HUGGINGFACE_", "LORAKIT_", "ACCELERATE_", "NO_COLOR", "FORCE_COLOR", "COLUMNS")
 

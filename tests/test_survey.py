@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from PIL import Image
 
 from lorakit.bundle.models import Bundle
 from lorakit.hardware.files import load
+from lorakit.hardware.speed import measured
 from lorakit.planner.check import check
 from lorakit.survey import free_bytes, survey
 
@@ -126,3 +129,30 @@ def test_progress_is_told(root: Path) -> None:
 
 def test_free_space_of_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
     assert free_bytes(tmp_path / "not" / "yet") == pytest.approx(free_bytes(tmp_path), rel=0.1)
+
+
+def test_what_it_will_take_is_estimated_with_a_speed_that_was_measured_here(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def seconds() -> float:
+        found = survey(bundle(base={"model": "pico"}), root).estimate
+        assert found.step_seconds
+        assert found.total_seconds
+        assert found.total_seconds.low > found.step_seconds.low
+        assert found.disk_bytes
+        return found.step_seconds.middle
+
+    machine = replace(load(MACHINES / "cpu-only.toml"), probe=None)
+    monkeypatch.setattr("lorakit.survey.detect", lambda: machine)
+    rough = seconds()
+    slow = {"tflops": {"fp32": 1e-4}, "bandwidth_gb_s": 0.1, "launch_us": 5000.0}
+    script = f"print({json.dumps(slow)!r})"
+    monkeypatch.setattr("lorakit.hardware.speed.COMMAND", (sys.executable, "-c", script))
+    measured(machine)
+    assert seconds() > 50 * rough
+
+
+def test_a_missing_folder_of_pictures_leaves_what_a_step_takes_known(root: Path) -> None:
+    facts = survey(bundle(base={"model": "pico"}, dataset={"sources": [{"path": "gone"}]}), root)
+    assert facts.estimate.step_seconds is not None
+    assert (facts.estimate.total_seconds is None) == (facts.report is None)

@@ -41,6 +41,9 @@ MachineFile = Annotated[
         show_default=False,
     ),
 ]
+OnCpu = Annotated[
+    bool, typer.Option("--cpu", help="Train on the CPU on purpose, whatever cards there are.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 _debug = False
@@ -98,6 +101,12 @@ def _exit(code: int) -> None:
         except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     sys.exit(int(code))
+
+
+def _on_cpu(wanted: bool) -> None:
+    """For this process, which looks at the machine, and for those that it starts to train."""
+    if wanted:
+        os.environ["LORAKIT_CPU"] = "1"
 
 
 def _version(wanted: bool) -> None:
@@ -163,6 +172,7 @@ def train(
     detach: Annotated[
         bool, typer.Option("--detach", help="Start it and return; see it with watch.")
     ] = False,
+    cpu: OnCpu = False,
     settings: Settings = [],  # noqa: B006
     runs: RunsFolder = None,
     machine: MachineFile = None,
@@ -170,6 +180,7 @@ def train(
     """Train a bundle. Ctrl-C stops after the step and saves; again, it aborts."""
     from lorakit.cli import train as command
 
+    _on_cpu(cpu)
     begin = command.resume if resume else command.train
     raise typer.Exit(begin(bundle, settings, runs, detach, machine))
 
@@ -185,6 +196,7 @@ def replay(
     detach: Annotated[
         bool, typer.Option("--detach", help="Start it and return; watch says how it ended.")
     ] = False,
+    cpu: OnCpu = False,
     runs: RunsFolder = None,
     machine: MachineFile = None,
 ) -> None:
@@ -195,6 +207,7 @@ def replay(
     """
     from lorakit.cli.replay import replay as command
 
+    _on_cpu(cpu)
     raise typer.Exit(command(source, strict, runs, detach, machine))
 
 
@@ -263,13 +276,30 @@ def sample(
 def check(
     bundle: BundleFile,
     json: Json = False,
+    cpu: OnCpu = False,
     settings: Settings = [],  # noqa: B006
     machine: MachineFile = None,
 ) -> None:
     """Say all that is wrong or doubtful about a bundle. Loads nothing."""
     from lorakit.cli.check import check as command
 
+    _on_cpu(cpu)
     raise typer.Exit(command(bundle, settings, machine, json))
+
+
+@app.command()
+def plan(
+    bundle: BundleFile,
+    hardware: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Plan for the machine in this file.")
+    ] = None,
+    json: Json = False,
+    settings: Settings = [],  # noqa: B006
+) -> None:
+    """Say what a bundle takes in memory, time and disk, and what else would fit. Loads nothing."""
+    from lorakit.cli.plan import plan as command
+
+    raise typer.Exit(command(bundle, settings, hardware, json))
 
 
 @app.command()
@@ -297,7 +327,7 @@ def hardware(
     """Say what this machine is, or one in a file."""
     from lorakit.cli.hardware import hardware as command
 
-    raise typer.Exit(command(json, save, machine, probe, compile_too))
+    raise typer.Exit(command(json, save, probe, compile_too, machine))
 
 
 @app.command()
@@ -311,6 +341,7 @@ def doctor(
     probe: Annotated[
         bool, typer.Option("--probe/--no-probe", help="Try PyTorch, in a process of its own.")
     ] = True,
+    cpu: OnCpu = False,
     runs: RunsFolder = None,
     machine: MachineFile = None,
 ) -> None:
@@ -320,15 +351,126 @@ def doctor(
     """
     from lorakit.cli.doctor import doctor as command
 
+    _on_cpu(cpu)
     raise typer.Exit(command(bundle, settings, runs, machine, probe, json))
 
 
-@app.command()
-def presets(
-    name: Annotated[str | None, typer.Argument(help="Show the settings of this one.")] = None,
-    json: Json = False,
-) -> None:
-    """List presets, or show one."""
-    from lorakit.cli.presets import presets as command
+presets_app = typer.Typer(help="List presets, or do something with one.")
+app.add_typer(presets_app, name="presets")
+
+PresetName = Annotated[str, typer.Argument(metavar="NAME", help="A preset's name, or its file.")]
+
+
+@presets_app.callback(invoke_without_command=True)
+def presets(context: typer.Context, json: Json = False) -> None:
+    """List presets, and say which are not for this machine."""
+    if context.invoked_subcommand is None:
+        from lorakit.cli.presets import list_presets as command
+
+        raise typer.Exit(command(json))
+
+
+@presets_app.command(name="list")
+def list_presets(json: Json = False) -> None:
+    """List presets, and say which are not for this machine."""
+    from lorakit.cli.presets import list_presets as command
+
+    raise typer.Exit(command(json))
+
+
+@presets_app.command(name="show")
+def show_preset(name: PresetName, json: Json = False) -> None:
+    """Print a preset, each value with its reason."""
+    from lorakit.cli.presets import show as command
 
     raise typer.Exit(command(name, json))
+
+
+@presets_app.command(name="copy")
+def copy_preset(
+    name: PresetName, file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")]
+) -> None:
+    """Write a whole preset to a file, to change or to share."""
+    from lorakit.cli.presets import copy as command
+
+    raise typer.Exit(command(name, file))
+
+
+@presets_app.command(name="save")
+def save_preset(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is to be called.")],
+    source: Annotated[Path, typer.Option("--from", metavar="BUNDLE", help="Whose settings.")],
+    title: Annotated[str, typer.Option(help="A few words.")] = "",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace one of yours.")] = False,
+) -> None:
+    """Keep a bundle's settings as a preset of yours, without what is personal in them."""
+    from lorakit.cli.presets import save as command
+
+    raise typer.Exit(command(name, source, title, overwrite))
+
+
+bench_app = typer.Typer(
+    help="Measure the speed and memory of training steps on this machine.",
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(bench_app, name="bench")
+
+
+@bench_app.callback(invoke_without_command=True)
+def bench(
+    context: typer.Context,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BASE",
+            help="pico, sd1, sd2, sdxl, a folder or a Hub id. Default: sdxl with random weights on"
+            " a card, pico on a CPU.",
+            show_default=False,
+        ),
+    ] = None,
+    synthetic: Annotated[
+        bool, typer.Option("--synthetic", help="Random weights of the base's sizes: no download.")
+    ] = False,
+    ranks: Annotated[
+        str | None,
+        typer.Option(metavar="N,N,...", help="Default: 1,8,16,32,64,128,256.", show_default=False),
+    ] = None,
+    attention: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,...", help="Default: what is installed.", show_default=False),
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="520 steps for each case, however long that takes.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.toml",
+            help="Where the results go; the picture beside it.",
+            show_default=False,
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Keep the cases that the file has, measure the rest.")
+    ] = False,
+) -> None:
+    """Measure the speed and memory of training steps on this machine, in under three minutes.
+
+    Ranks x attention kernels, real steps on random pictures. Predicted stands beside measured.
+    """
+    if context.invoked_subcommand is None:
+        from lorakit.cli.bench import bench as command
+
+        raise typer.Exit(command(base, synthetic, ranks, attention, full, out, resume))
+
+
+@bench_app.command(name="compare")
+def bench_compare(
+    one: Annotated[Path, typer.Argument(metavar="A", help="A file of lorakit bench.")],
+    other: Annotated[Path, typer.Argument(metavar="B", help="Another one.")],
+) -> None:
+    """Print two benchmarks side by side, with ratios and what differs between the machines."""
+    from lorakit.cli.bench import compare
+
+    raise typer.Exit(compare(one, other))

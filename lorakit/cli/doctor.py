@@ -62,7 +62,7 @@ def here(
 
     hardware = detect()
     if probe and hardware.torch is not None:
-        from lorakit.hardware.probe import merged
+        from lorakit.hardware.merge import merged
         from lorakit.hardware.probe import probe as try_torch
 
         streams.err("trying PyTorch, which takes some seconds ...")
@@ -96,13 +96,18 @@ def _lines(checks: Sequence[Check], hardware: Hardware) -> Iterator[str]:
         start = f"{marks[check.verdict]} {check.name:<{wide}}  "
         room = max(width - len(start) - 1, 20)
         first, *rest = textwrap.wrap(clean(check.what), room) or [""]
+        # What does not end as a sentence ends in a command, which is to be copied whole.
+        cure = clean(check.cure)
+        rest += textwrap.wrap(cure, room) if cure.endswith(".") else filter(None, [cure])
         yield start + first
         yield from (" " * len(start) + line for line in rest)
-        if check.cure:
-            yield " " * len(start) + clean(check.cure)  # never broken: it is to be copied
-    counts = [sum(c.verdict == v for c in checks) for v in MARKS]
-    worse = f"{plural(counts[1], 'warning')}, {plural(counts[2], 'error')}"
-    yield f"Trains on {clean(hardware.device)}: {plural(len(checks), 'check')}, {worse}."
+    doubts, errors = (sum(c.verdict == v for c in checks) for v in ("doubtful", "bad"))
+    runs = "does not run" if errors else "runs"
+    counts = ", ".join(
+        plural(n, noun)
+        for n, noun in ((len(checks), "check"), (doubts, "warning"), (errors, "error"))
+    )
+    yield f"Training {runs} on {clean(hardware.device)}: {counts}."
 
 
 def _can_draw(encoding: str) -> bool:

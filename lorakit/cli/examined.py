@@ -13,6 +13,7 @@ from lorakit.errors import ExitCode
 if TYPE_CHECKING:
     from lorakit.bundle.models import Bundle
     from lorakit.hardware.facts import Hardware
+    from lorakit.planner.estimate import Estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class Examined:
 
     bundle: Bundle | None
     problems: tuple[Problem, ...]
+    estimate: Estimate | None = None
 
     @property
     def exit_code(self) -> int:
@@ -48,7 +50,8 @@ def examine(
         return Examined(None, tuple(error.problems))
     if bundle is None:
         return Examined(None, tuple(problems))
-    return Examined(bundle, (*problems, *judge(bundle, path, settings, runs, run, hardware)))
+    judged = judge(bundle, path, settings, runs, run, hardware)
+    return replace(judged, problems=(*problems, *judged.problems))
 
 
 def judge(
@@ -58,13 +61,15 @@ def judge(
     runs: Path | None = None,
     run: Path | None = None,
     hardware: Hardware | None = None,
-) -> list[Problem]:
-    """What is wrong or doubtful about a bundle on this machine; `path` is the file it is from."""
+) -> Examined:
+    """What is wrong or doubtful about a bundle on this machine, and what it is predicted to take;
+    `path` is the file it is from."""
     from lorakit.planner.check import check
     from lorakit.survey import survey
 
-    facts = survey(bundle, path.resolve().parent, hardware, runs, run=run)
-    return _placed(check(bundle, facts), path, settings)
+    facts = survey(bundle, path.resolve().parent, hardware=hardware, runs=runs, run=run)
+    problems = _placed(check(bundle, facts), path, settings)
+    return Examined(bundle, tuple(problems), facts.estimate)
 
 
 def _placed(found: list[Problem], path: Path, settings: Sequence[str]) -> list[Problem]:

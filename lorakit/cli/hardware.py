@@ -14,9 +14,16 @@ from lorakit.hardware.detect import detect
 from lorakit.hardware.facts import Accelerator, Hardware, Probe, Tried
 from lorakit.runs.words import UNKNOWN, clean, number
 
+HOLDERS = 5
+"""Processes shown of those that hold memory of a card, the largest."""
+
 
 def hardware(
-    as_json: bool, save: Path | None, machine: Path | None, probe: bool, compile_too: bool
+    as_json: bool,
+    save: Path | None,
+    probe: bool,
+    compile_too: bool,
+    machine: Path | None = None,
 ) -> int:
     """Print the facts of this machine or of one in a file, and what is doubtful about it."""
     given = believed(machine)
@@ -34,10 +41,15 @@ def hardware(
 
 
 def _probed(found: Hardware, compile_too: bool) -> Hardware:
-    from lorakit.hardware.probe import merged, probe
+    from lorakit.hardware.merge import merged
+    from lorakit.hardware.probe import probe
+    from lorakit.hardware.speed import remember
 
     streams.err("trying PyTorch: this takes some seconds, and minutes with --compile")
-    return merged(found, probe(compile_too=compile_too, speed=True), os.environ)
+    whole = merged(found, probe(compile_too=compile_too, speed=True), os.environ)
+    if whole.tried and whole.tried.speed:
+        remember(whole, whole.tried.speed)
+    return whole
 
 
 def _save(found: Hardware, path: Path) -> None:
@@ -76,16 +88,19 @@ def _card(card: Accelerator) -> Iterator[str]:
     marks = [
         card.architecture,
         "integrated" if card.integrated else "",
-        "unified, shared with the system" if card.unified else "",
+        "memory shared with the system" if card.unified else "",
         "drives a screen" if card.display else "",
         "" if card.visible else "hidden",
     ]
     yield f"card     {', '.join([card.name, f'{free} of {total} free', *filter(None, marks)])}"
     if card.uuid or card.pci:
         yield f"         {'  '.join(filter(None, (card.uuid, card.pci)))}"
-    for process in card.processes:
+    largest = sorted(card.processes, key=lambda p: -(p.memory_gib or 0))
+    for process in largest[:HOLDERS]:
         held = number(process.memory_gib, ".1f", "GiB")
         yield f"         {held} held by process {process.pid} {process.name}".rstrip()
+    if len(largest) > HOLDERS:
+        yield f"         and {len(largest) - HOLDERS} more processes"
 
 
 def _probe(probe: Probe) -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +21,13 @@ def believed(file: Path | None) -> Hardware | None:
     if file is None:
         return None
     from lorakit.hardware.files import load
+    from lorakit.hardware.visible import cpu_wanted
 
-    return load(file)
+    found = load(file)
+    if not cpu_wanted(os.environ):
+        return found
+    cards = tuple(dataclasses.replace(card, visible=False) for card in found.accelerators)
+    return dataclasses.replace(found, accelerators=cards)
 
 
 def say_judged(hardware: Hardware | None, file: Path | None) -> None:

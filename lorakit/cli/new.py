@@ -55,7 +55,7 @@ def conclude(outcome: Outcome, machine: Path | None = None) -> int:
         run = create(outcome.bundle, runs_root(), outcome.folder, outcome.reasons)
         draft.remove()  # the run has all answers now
         say_judged(believed(machine), machine)
-        return start_detached(run) if outcome.what == "detach" else start(run)
+        return (start_detached if outcome.what == "detach" else start)(run, outcome.estimate)
     if outcome.what == "saved" and outcome.path is not None:
         streams.out(str(outcome.path))
         streams.err(f"Train it: lorakit train {shlex.quote(str(outcome.path))}")

@@ -158,6 +158,7 @@ def _review(state: State) -> Outcome:
             bundle=proposal.bundle,
             reasons=proposal.reasons,
             folder=state.folder,
+            estimate=reviewed.facts.estimate,
         )
 
     return _until_good(take)

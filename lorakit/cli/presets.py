@@ -1,4 +1,4 @@
-"""`lorakit presets`."""
+"""`lorakit presets`, and what can be done with one."""
 
 from __future__ import annotations
 
@@ -7,51 +7,84 @@ from pathlib import Path
 from typing import Any
 
 from lorakit.cli import streams
+from lorakit.errors import LorakitError
+from lorakit.hardware.detect import detect
+from lorakit.hardware.facts import Hardware
+from lorakit.planner import sharing
 from lorakit.planner.presets import Preset, find, problems, shipped, user
 from lorakit.runs.words import clean, number
 
 
-def presets(name: str | None, as_json: bool) -> int:
-    """List the presets, or print the file of one."""
-    if name is not None:
-        return _one(find(name), as_json)
-    found = [*user(), *shipped()]
+def list_presets(as_json: bool) -> int:
+    """List the presets, a person's own first, and say which are not for this machine."""
+    found, hardware = [*user(), *shipped()], detect()
     if as_json:
-        streams.out_json([_facts(preset) for preset in found])
+        streams.out_json([_facts(preset, hardware) for preset in found])
     else:
-        streams.out(*_table(found))
+        streams.out(*_table(found, hardware))
     streams.problems(problems())
     return 0
 
 
-def _one(preset: Preset, as_json: bool) -> int:
+def show(name: str, as_json: bool) -> int:
+    """Print one preset with all its settings."""
+    preset = find(name)
     if as_json:
-        streams.out_json({**_facts(preset), "settings": preset.settings, "reasons": preset.reasons})
-    elif preset.path is not None:
-        lines = preset.path.read_text(encoding="utf-8-sig").splitlines()
-        streams.out(*(clean(line) for line in lines))
+        facts = _facts(preset, detect())
+        streams.out_json({**facts, "settings": preset.settings, "reasons": preset.reasons})
+    else:
+        streams.out(*(clean(line) for line in preset.text.splitlines()))
     return 0
 
 
-def _facts(preset: Preset) -> dict[str, Any]:
+def copy(name: str, path: Path) -> int:
+    """Write a whole preset to a file, to change or to share."""
+    if path.exists():
+        raise LorakitError(f"{path} exists already.", "Choose another file.")
+    sharing.write(find(name), path)
+    streams.err(f"written to {clean(str(path))}")
+    return 0
+
+
+def save(name: str, source: Path, title: str, overwrite: bool) -> int:
+    """Keep the settings of a bundle as a preset of one's own."""
+    from lorakit.bundle import keys, layout, syntax
+    from lorakit.bundle.read import parse
+
+    text = syntax.read_text(source)
+    reasons = {keys.join(k): p.comment for k, p in layout.places(text).items() if p.comment}
+    bundle = parse(text, where=str(source))
+    path = sharing.save(
+        sharing.of_bundle(name, bundle, title or name, reasons=reasons), overwrite=overwrite
+    )
+    streams.out(clean(str(path)))
+    return 0
+
+
+def _facts(preset: Preset, hardware: Hardware) -> dict[str, Any]:
     return {
         "name": preset.name,
         "title": preset.title,
         "description": preset.description,
         "family": preset.family,
+        "purpose": preset.purpose,
         "min_memory_gib": preset.min_memory_gib,
         "devices": preset.devices,
-        "path": _text(preset.path),
+        "path": None if preset.path is None else str(preset.path),
+        "unfit": preset.unfit(hardware),
     }
 
 
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
-
-
-def _table(found: list[Preset]) -> Iterator[str]:
+def _table(found: list[Preset], hardware: Hardware) -> Iterator[str]:
+    """Those for this machine with their titles, then the others with the reason."""
     width = max((len(preset.name) for preset in found), default=0)
+    others = [(preset.name, why) for preset in found if (why := preset.unfit(hardware))]
     for preset in found:
-        where = "/".join(preset.devices) or "any device"
-        memory = number(preset.min_memory_gib, ".0f", "GiB")
-        yield clean(f"{preset.name:<{width}}  {preset.title}  ({where}, from {memory} free)")
+        if not preset.unfit(hardware):
+            memory = number(preset.min_memory_gib, ".3g", "GiB")
+            yield clean(f"{preset.name:<{width}}  {preset.title} (from {memory} free)")
+    if others:
+        yield ""
+        yield clean(f"Not for this machine, {hardware.device}:")
+    for name, why in others:
+        yield clean(f"{name:<{width}}  {why}")

@@ -49,13 +49,14 @@ def replay(
         if strict:
             raise LorakitError(what, "Without --strict it is trained as it stands.")
         streams.err(clean(f"{what} It is trained as it stands."))
-    problems = [*source.notes, *judge(bundle, source.path, runs=runs, hardware=hardware)]
+    judged = judge(bundle, source.path, runs=runs, hardware=hardware)
+    problems = [*source.notes, *judged.problems]
     streams.problems(problems, str(source.path))
     if errors := [p for p in problems if p.severity == "error"]:
         return errors[0].code
     say_judged(hardware, machine)
     if then is None:
-        return begin(create(bundle, root, source.folder))
+        return begin(create(bundle, root, source.folder), judged.estimate)
 
     streams.err("looking at what is here: versions, pictures, base ...")
     now = present(absolute(bundle, source.folder), anew=strict)
@@ -78,7 +79,7 @@ def replay(
     waiting = bundle.model_copy(update={"lock": then.model_copy(update={"result": None})})
     kept = then.model_copy(update={"run": str(home.path) if home else ""})
     repeated = source.bundle.model_copy(update={"lock": kept})
-    return begin(create(waiting, root, source.folder, original=repeated))
+    return begin(create(waiting, root, source.folder, original=repeated), judged.estimate)
 
 
 def original(source: Given, then: Lock, root: Path) -> Run | None:

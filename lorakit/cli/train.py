@@ -9,6 +9,7 @@ from lorakit.cli.examined import examine
 from lorakit.cli.given import given
 from lorakit.cli.machine import believed, say_judged
 from lorakit.errors import LorakitError
+from lorakit.planner.estimate import Estimate
 from lorakit.runs.directory import Run, create, every, runs_root
 from lorakit.runs.launch import START_SECONDS, await_started, launch, refuse_running
 from lorakit.runs.words import clean
@@ -29,7 +30,7 @@ def train(
         return examined.exit_code
     say_judged(hardware, machine)
     run = create(examined.bundle, runs_root(runs), path.resolve().parent)
-    return start_detached(run) if detach else start(run)
+    return (start_detached if detach else start)(run, examined.estimate)
 
 
 def resume(
@@ -69,7 +70,7 @@ def resume(
         said.append(f"{run.name} has no checkpoint yet: it begins at its first step again")
     say_judged(hardware, machine)
     streams.err(*map(clean, said))
-    return start_detached(run) if detach else start(run)
+    return (start_detached if detach else start)(run, examined.estimate)
 
 
 def _meant(what: Path, runs: Path | None) -> tuple[Run, Path]:
@@ -87,9 +88,9 @@ def _meant(what: Path, runs: Path | None) -> tuple[Run, Path]:
     return same, source.path
 
 
-def start_detached(run: Run) -> int:
+def start_detached(run: Run, estimate: Estimate | None = None) -> int:
     """Start a run, wait until it is up, and print its directory."""
-    up = await_started(run, launch(run))
+    up = await_started(run, launch(run, estimate))
     streams.out(str(run.path))
     if up:
         streams.err(f"{run.name} is training. Look at it: lorakit watch   Stop it: lorakit stop")
@@ -101,13 +102,13 @@ def start_detached(run: Run) -> int:
     return 0
 
 
-def start(run: Run) -> int:
+def start(run: Run, estimate: Estimate | None = None) -> int:
     """Start a run and follow it to its end, or until the viewer leaves."""
     from lorakit.live.ending import conclude
     from lorakit.live.follow import follow
 
     streams.err(f"run {run.path}")
-    seen = follow(run, lambda: launch(run))
+    seen = follow(run, lambda: launch(run, estimate))
     lines, code = conclude(run, seen)
     streams.out(*lines)
     if seen.left == "viewer left":

@@ -86,6 +86,14 @@ class DatasetReport:
             )
         )
 
+    @cached_property
+    def fullest(self) -> int:
+        """Pictures of one epoch in the size that has most: no batch is larger."""
+        counts = Counter[tuple[int, int]]()
+        for p in self.pictures:
+            counts[p.fit.width, p.fit.height] += p.repeats
+        return max(counts.values(), default=0)
+
     @property
     def epoch(self) -> int:
         """Pictures seen in one epoch: each as often as it is repeated."""

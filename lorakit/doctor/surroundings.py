@@ -189,8 +189,7 @@ def _hub(hub: Hub) -> Check:
     return doubtful(
         "hub",
         f"{hub.address} does not answer ({hub.failure}).",
-        "Look at network and proxy (HTTPS_PROXY); bases that are here can be used without it: "
-        "export HF_HUB_OFFLINE=1",
+        "Look at network and proxy (HTTPS_PROXY). Bases that are here can be used without it.",
     )
 
 

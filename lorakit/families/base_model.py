@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lorakit.bundle.models import PICO, Base
+from lorakit.bundle.models import PICO, Base, Bundle
 from lorakit.errors import LorakitError
 from lorakit.families.blocks import units
 from lorakit.families.families import FAMILIES, Family
@@ -76,6 +76,16 @@ class BaseFacts:
         return self.folder is None and self.model.lower() not in WELL_KNOWN
 
 
+SMALL_BYTES = 200_000_000
+"""A base with less in weights trains well enough on a CPU."""
+
+
+def is_small(bundle: Bundle, base: BaseFacts | None) -> bool:
+    """Whether the base of a bundle is pico, or about as small."""
+    size = base.weight_bytes if base else None
+    return bundle.base.model == PICO or (size is not None and size < SMALL_BYTES)
+
+
 def locate(base: Base, root: Path) -> Path | None:
     """The folder of a base: shipped, given by path (relative to `root`), or in the Hub's cache.
 
@@ -108,16 +118,36 @@ def _cached(base: Base) -> Path | None:
     What it needs follows from the folder itself, whatever the bundle says. Raises ValueError for
     what cannot be a Hub id.
     """
-    from huggingface_hub import try_to_load_from_cache
-
-    found = try_to_load_from_cache(base.model, "model_index.json", revision=base.revision or None)
-    if not isinstance(found, str):
+    folder = _snapshot(base.model, base.revision or "main")
+    if folder is None or not os.path.isfile(folder / "model_index.json"):
         return None
-    folder = Path(found).parent
     family = FAMILIES[family_of(folder) or base.family]
     there = [os.path.isdir(folder / part) for part in family.parts]
     weights = [weights_of(folder, part) for part in _weighty(family)]
     return folder if all(there) and all(weights) else None
+
+
+_HUB_RULES = re.compile(r"\b[\w.-]{1,96}\b/\b[\w.-]{1,96}\b", re.ASCII)
+
+
+def _snapshot(model: str, revision: str) -> Path | None:
+    """The folder of a revision in the Hub's cache. Raises ValueError for what cannot be a Hub id.
+
+    Looked for by the documented layout of the cache: importing the Hub's client takes longer than
+    all else that a plan needs.
+    """
+    from huggingface_hub import constants
+
+    if not _HUB_RULES.fullmatch(model) or "--" in model or ".." in model or model.endswith(".git"):
+        raise ValueError(model)
+    cache = Path(constants.HF_HUB_CACHE) / f"models--{model.replace('/', '--')}"
+    commit = revision
+    with contextlib.suppress(OSError):  # a commit has no file in refs
+        commit = (cache / "refs" / revision).read_text(encoding="utf-8").strip()
+    try:
+        return cache / "snapshots" / commit if commit in os.listdir(cache / "snapshots") else None
+    except OSError:
+        return None
 
 
 def _weighty(family: Family) -> list[str]:

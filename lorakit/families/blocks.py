@@ -3,8 +3,11 @@
 Such a block is a resnet or one block of a transformer. All is counted from the configuration, at
 the base's own resolution: what a block keeps for the backward pass unless it recomputes, and what
 it computes again if it does. That one comes first which frees most for its work; of equal ones the
-earlier, because what is freed there stays free for longer. Blocks before the first transformer have
-no place here: nothing before them is trained, so they keep nothing that could be freed.
+earlier, because what is freed there stays free for longer.
+
+Two kinds have no place here. Before the first transformer nothing is trained, so a resnet there
+keeps nothing that could be freed. And a transformer that ends the UNet would be computed again
+while everything else is still there: counted, leaving it out costs no byte, and saves its time.
 """
 
 from __future__ import annotations
@@ -77,6 +80,8 @@ def units(config: Mapping[str, Any], targets: str = "attention") -> tuple[Unit, 
     """
     walked = list(_walk(config, linear=targets == "linear"))
     blocks = [work for work in walked if work.kept]
+    if blocks and blocks[-1].kind == "transformer":
+        del blocks[-1]
     flops = sum(work.flops for work in walked)
     kept = sum(work.kept for work in blocks)
     return tuple(
@@ -95,7 +100,7 @@ def too_many(wanted: int, there: int) -> tuple[str, str]:
     """What is wrong with more blocks than there are, and the way out."""
     return (
         f"memory.checkpointing is {wanted}, and this base has {there} blocks that can recompute.",
-        '--set memory.checkpointing=full, which is all of them, or a smaller number',
+        "--set memory.checkpointing=full, which is all of them, or a smaller number",
     )
 
 

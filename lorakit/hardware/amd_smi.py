@@ -1,11 +1,14 @@
-"""Asks amd-smi or rocm-smi, for what the kernel's own files do not tell about AMD cards."""
+"""Asks amd-smi, its library or rocm-smi for what the kernel does not tell about AMD cards."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import json
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -16,16 +19,36 @@ from lorakit.hardware.machine import pci_address
 SECONDS = 3.0
 """Both tools are Python programs that take most of a second; longer, and something is stuck."""
 
-_COMMANDS = (
-    "amd-smi static --asic --bus --vram --json",
-    "rocm-smi --showproductname --showuniqueid --showbus --showmeminfo vram --json",
+_LIBRARY = """
+import json
+import amdsmi as a
+a.amdsmi_init()
+print(json.dumps([
+    {
+        "asic": a.amdsmi_get_gpu_asic_info(card),
+        "bus": {"bdf": a.amdsmi_get_gpu_device_bdf(card)},
+        "vram": {"size": a.amdsmi_get_gpu_vram_usage(card)["vram_total"]},
+    }
+    for card in a.amdsmi_get_processor_handles()
+]))
+"""
+"""The library loads a driver's and is used in a process of its own, which may be given up."""
+
+_COMMANDS: tuple[tuple[str, ...], ...] = (
+    ("amd-smi", "static", "--asic", "--bus", "--vram", "--json"),
+    (sys.executable, "-P", "-c", _LIBRARY),
+    (
+        *("rocm-smi", "--showproductname", "--showuniqueid", "--showbus"),
+        *("--showmeminfo", "vram", "--json"),
+    ),
 )
 
 
 def ask() -> tuple[Accelerator, ...]:
     """The cards as the first of the tools tells them that is here and answers."""
-    for command in _COMMANDS:
-        name, *words = command.split()
+    for name, *words in _COMMANDS:
+        if name == sys.executable and not importlib.util.find_spec("amdsmi"):
+            continue
         tool = shutil.which(name) or shutil.which(f"/opt/rocm/bin/{name}")
         if tool is None:
             continue
@@ -50,11 +73,7 @@ def parse(text: str) -> tuple[Accelerator, ...]:
 
     What is not there, or is `N/A`, is unknown. Warnings before the JSON are passed over.
     """
-    start = min((n for n in (text.find("{"), text.find("[")) if n >= 0), default=len(text))
-    try:
-        said = json.loads(text[start:])
-    except ValueError:
-        return ()
+    said = _json(text)
     if isinstance(said, dict) and isinstance(said.get("gpu_data"), list):
         said = said["gpu_data"]
     if isinstance(said, list):
@@ -65,6 +84,14 @@ def parse(text: str) -> tuple[Accelerator, ...]:
     else:
         return ()
     return tuple(card for card in found if card)
+
+
+def _json(text: str) -> Any:
+    """The value that begins at a line's start, or None."""
+    for found in re.finditer(r"^\s*[\[{]", text, re.MULTILINE):
+        with contextlib.suppress(ValueError):
+            return json.loads(text[found.start() :])
+    return None
 
 
 def completed(cards: Iterable[Accelerator], told: Iterable[Accelerator]) -> tuple[Accelerator, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,7 +10,7 @@ from dataclasses import replace
 from lorakit.bundle.problems import Problem
 from lorakit.hardware import amd, amd_smi, findings, machine, nvidia_smi, nvml, torch_build
 from lorakit.hardware.facts import Accelerator, Hardware
-from lorakit.hardware.visible import CPU, hip_visible, visible
+from lorakit.hardware.visible import cpu_wanted, hip_visible, visible
 
 
 def detect() -> Hardware:
@@ -72,10 +73,14 @@ def _amd() -> tuple[Accelerator, ...]:
     """What the kernel says; AMD's tools take long and are asked only for what it lacks."""
     cards = amd.cards()
     if any(amd_smi.nameless(card) for card in cards):
-        return amd_smi.completed(cards, amd_smi.ask())
+        return amd_smi.completed(cards, _names())
     if not cards and machine.is_wsl():  # there the kernel has no files for them
         return amd_smi.ask()
     return cards
+
+
+_names = functools.cache(amd_smi.ask)
+"""The names of cards do not change while a command runs, and the tools take a second."""
 
 
 def _with_ram(card: Accelerator, host: Hardware) -> Accelerator:
@@ -108,5 +113,5 @@ def _key(card: Accelerator) -> str:
 def _shown(
     cards: Sequence[Accelerator], shown: set[str], environ: Mapping[str, str]
 ) -> list[Accelerator]:
-    on_cpu = bool(environ.get(CPU))
+    on_cpu = cpu_wanted(environ)
     return [replace(c, visible=not on_cpu and _key(c) in shown) for c in cards]

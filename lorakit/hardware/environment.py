@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from lorakit.hardware import allocator
 from lorakit.hardware.facts import Accelerator, Hardware
-from lorakit.hardware.visible import CPU, hip_visible
+from lorakit.hardware.visible import cpu_wanted, hip_visible
 
 
 def for_training(hardware: Hardware, environ: Mapping[str, str]) -> dict[str, str]:
@@ -20,7 +20,7 @@ def for_training(hardware: Hardware, environ: Mapping[str, str]) -> dict[str, st
     """
     kind = hardware.torch.kind if hardware.torch else "cpu"
     added = allocator.default(environ, hardware.system, kind)
-    if environ.get(CPU):
+    if cpu_wanted(environ):
         return {**added, "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "-1"}
     card = hardware.accelerator
     shown = [a for a in hardware.accelerators if a.kind == kind and a.visible]

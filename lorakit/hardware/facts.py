@@ -87,14 +87,15 @@ class TorchBuild:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """How fast a device works, as measured by `python -m lorakit.train.probe` or as published."""
+    """How fast a device works, as measured by `python -m lorakit.train.speed` or as published."""
 
     tflops: dict[str, float] = field(default_factory=dict)
     """Large matrix products by precision (`fp32`, `fp16`, `bf16`), in 10^12 operations a second."""
     bandwidth_gb_s: float
     """Memory read and written by a large copy, in 10^9 bytes a second."""
     launch_us: float
-    """Least time between the starts of two small operations, in microseconds."""
+    """A small operation with what Python and autograd do around it, in microseconds: the mean of
+    a small network, forward and backward."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +157,8 @@ class Hardware:
     accelerators: tuple[Accelerator, ...] = ()
     probe: Probe | None = None
     """None: nobody has tried."""
+    speed: Speed | None = None
+    """Measured, of the device that training uses. None: nobody has, see `hardware/speed.py`."""
     findings: tuple[Problem, ...] = ()
     """What is wrong or doubtful about the machine, all warnings."""
 

@@ -14,6 +14,9 @@ INDEX = "https://download.pytorch.org/whl/"
 _WHEELS = ((13, 0, "cu130"), (12, 8, "cu128"), (12, 6, "cu126"))
 """CUDA version that a driver must know, and the folder of PyTorch builds for it."""
 
+HOLDERS = 3
+"""Processes that are named where many hold memory, the largest."""
+
 _OLD = (7, 5)
 """Cards below this capability are left out of the builds for CUDA 12.8 and newer."""
 
@@ -126,7 +129,10 @@ def _memory(hardware: Hardware) -> Iterator[Problem]:
     held = card.memory_total_gib - card.memory_free_gib
     if card.unified or held < 0.25 * card.memory_total_gib:
         return
-    holders = ", ".join(map(holder, card.processes))
+    largest = sorted(card.processes, key=lambda p: -(p.memory_gib or 0))
+    holders = ", ".join(map(holder, largest[:HOLDERS]))
+    if len(largest) > HOLDERS:
+        holders += f" and {len(largest) - HOLDERS} more"
     yield _warning(
         f"{held:.1f} of {card.memory_total_gib:.1f} GiB of {card.name} are taken"
         f"{f' by {holders}' if holders else ''}; {card.memory_free_gib:.1f} GiB are free.",

@@ -103,13 +103,13 @@ def ask(
         # In WSL the numbers of processes are those of Windows, and name nobody here.
         return _cards(nvml, _nobody if signs.wsl else named)
     finally:
-        _try(nvml, nvml.nvmlShutdown)
+        _try(nvml, "nvmlShutdown")
 
 
 def _cards(nvml: Any, named: Callable[[int], str]) -> Answer:
     cards: list[tuple[float, Accelerator]] = []
     findings: list[Problem] = []
-    for index in range(_try(nvml, nvml.nvmlDeviceGetCount) or 0):
+    for index in range(_try(nvml, "nvmlDeviceGetCount") or 0):
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
         except nvml.NVMLError as error:
@@ -117,7 +117,7 @@ def _cards(nvml: Any, named: Callable[[int], str]) -> Answer:
             continue
         card = _card(nvml, handle, named)
         parts = [card]
-        if (_try(nvml, nvml.nvmlDeviceGetMigMode, handle) or [0])[0]:
+        if (_try(nvml, "nvmlDeviceGetMigMode", handle) or [0])[0]:
             parts = list(_parts(nvml, handle, card, named))
             if not parts:
                 findings.append(
@@ -128,11 +128,11 @@ def _cards(nvml: Any, named: Callable[[int], str]) -> Answer:
                     )
                 )
         cards += [(_rate(nvml, handle), part) for part in parts]
-    version = _try(nvml, nvml.nvmlSystemGetCudaDriverVersion)
+    version = _try(nvml, "nvmlSystemGetCudaDriverVersion")
     return Answer(
         accelerators=tuple(card for _, card in cards),
         fastest_first=tuple(c.uuid or c.pci for _, c in sorted(cards, key=lambda c: -c[0])),
-        driver=_text(_try(nvml, nvml.nvmlSystemGetDriverVersion)) or None,
+        driver=_text(_try(nvml, "nvmlSystemGetDriverVersion")) or None,
         driver_cuda=f"{version // 1000}.{version % 1000 // 10}" if version else None,
         findings=tuple(findings),
     )
@@ -145,15 +145,15 @@ def _card(nvml: Any, handle: Any, named: Callable[[int], str]) -> Accelerator:
     except nvml.NVMLError as error:
         # A board that shares the processor's memory has no answer of its own to give.
         shared = getattr(error, "value", None) == nvml.NVML_ERROR_NOT_SUPPORTED
-    capability = _try(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)
-    limit = _try(nvml, nvml.nvmlDeviceGetEnforcedPowerLimit, handle)
-    display = _try(nvml, nvml.nvmlDeviceGetDisplayActive, handle)
-    place = _try(nvml, nvml.nvmlDeviceGetPciInfo, handle)
+    capability = _try(nvml, "nvmlDeviceGetCudaComputeCapability", handle)
+    limit = _try(nvml, "nvmlDeviceGetEnforcedPowerLimit", handle)
+    display = _try(nvml, "nvmlDeviceGetDisplayActive", handle)
+    place = _try(nvml, "nvmlDeviceGetPciInfo", handle)
     known = memory if memory and memory.total else None
     return Accelerator(
         kind="cuda",
-        name=_text(_try(nvml, nvml.nvmlDeviceGetName, handle)) or "NVIDIA card",
-        uuid=_text(_try(nvml, nvml.nvmlDeviceGetUUID, handle)),
+        name=_text(_try(nvml, "nvmlDeviceGetName", handle)) or "NVIDIA card",
+        uuid=_text(_try(nvml, "nvmlDeviceGetUUID", handle)),
         pci=pci_address(_text(place.busId)) if place else "",
         architecture=f"sm_{capability[0]}{capability[1]}" if capability else "",
         memory_total_gib=known.total / GIB if known else None,
@@ -170,8 +170,8 @@ def _parts(
     nvml: Any, handle: Any, card: Accelerator, named: Callable[[int], str]
 ) -> Iterator[Accelerator]:
     """The MIG devices of a card. What they do not answer is as the whole card has it."""
-    for index in range(_try(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
-        part = _try(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, index)
+    for index in range(_try(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
+        part = _try(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, index)
         if part is None:  # a slot without a device
             continue
         own = _card(nvml, part, named)
@@ -190,8 +190,8 @@ def _processes(nvml: Any, handle: Any, named: Callable[[int], str]) -> Iterator[
     """Who holds memory of a card, for computing or for drawing."""
     held: dict[int, int | None] = {}
     for query in (
-        nvml.nvmlDeviceGetComputeRunningProcesses,
-        nvml.nvmlDeviceGetGraphicsRunningProcesses,
+        "nvmlDeviceGetComputeRunningProcesses",
+        "nvmlDeviceGetGraphicsRunningProcesses",
     ):
         for process in _try(nvml, query, handle) or []:
             held[process.pid] = held.get(process.pid) or process.usedGpuMemory
@@ -205,16 +205,16 @@ def _nobody(pid: int) -> str:
 
 def _rate(nvml: Any, handle: Any) -> float:
     """How fast a card is by its data sheet: cores x clock. Zero where it does not say."""
-    cores = _try(nvml, nvml.nvmlDeviceGetNumGpuCores, handle) or 0
-    clock = _try(nvml, nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_SM) or 0
+    cores = _try(nvml, "nvmlDeviceGetNumGpuCores", handle) or 0
+    clock = _try(nvml, "nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_SM) or 0
     return float(cores * clock)
 
 
-def _try(nvml: Any, query: Callable[..., Any], *args: Any) -> Any | None:
-    """The answer, or None where this card or driver has none."""
+def _try(nvml: Any, query: str, *args: Any) -> Any | None:
+    """The answer, or None where this card, driver or version of the module has none."""
     try:
-        return query(*args)
-    except nvml.NVMLError:
+        return getattr(nvml, query)(*args)
+    except (nvml.NVMLError, AttributeError):
         return None
 
 

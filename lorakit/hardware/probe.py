@@ -9,11 +9,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from lorakit.hardware import findings
-from lorakit.hardware.facts import Accelerator, Hardware, Probe, Speed, Tried
+from lorakit.hardware.facts import Probe, Speed, Tried
 
 COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "lorakit.train.probe")
 """-P: files in the current directory are never imported."""
@@ -24,6 +23,9 @@ MODULES = ("xformers", "bitsandbytes", "compile")
 SECONDS = 60.0
 COMPILE_SECONDS = 300.0
 """How long a process may take; torch.compile alone may need minutes on a busy machine."""
+
+KILL_SECONDS = 5.0
+"""How long it may take to die."""
 
 
 def probe(seconds: float | None = None, compile_too: bool = False, speed: bool = False) -> Probe:
@@ -62,12 +64,22 @@ def _run(words: Sequence[str], seconds: float) -> tuple[str, str]:
     try:
         output, errors = process.communicate(timeout=seconds)
         how = _how(process.returncode, errors)
-    except subprocess.TimeoutExpired:
-        with contextlib.suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)  # with what it has started
-        output, _ = process.communicate()
-        how = f"it said nothing more within {seconds:.0f} s"
+    except subprocess.TimeoutExpired as late:
+        output, how = _killed(process, late), f"it did not end within {seconds:.0f} s"
     return output.decode("utf-8", "replace"), how
+
+
+def _killed(process: subprocess.Popen[bytes], late: subprocess.TimeoutExpired) -> bytes:
+    """What a process had printed that is killed now, with what it has started.
+
+    One that waits inside a driver does not even die of that, and is left behind.
+    """
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    try:
+        return process.communicate(timeout=KILL_SECONDS)[0]
+    except subprocess.TimeoutExpired as stuck:
+        return stuck.output or late.output or b""
 
 
 def _how(returncode: int, errors: bytes) -> str:
@@ -203,76 +215,3 @@ def _speed(said: dict[str, Any]) -> Speed | None:
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
-
-
-def merged(hardware: Hardware, probe: Probe, environ: Mapping[str, str]) -> Hardware:
-    """A machine with what PyTorch said of it.
-
-    Devices are matched by UUID or by their place on the bus. What only PyTorch knows, such as the
-    chips of Apple and Intel, is added; what it knows beyond the driver is filled in.
-    """
-    cards = list(hardware.accelerators)
-    for tried in probe.devices:
-        if tried.kind not in ("cuda", "rocm", "mps", "xpu"):
-            continue
-        place = match(cards, tried)
-        if place is None:
-            cards.append(_added(tried))
-        else:
-            cards[place] = _filled(cards[place], tried)
-    before = findings.of(hardware, environ)
-    kept = tuple(f for f in hardware.findings if f not in before)
-    whole = replace(hardware, accelerators=tuple(cards), probe=probe)
-    found = (*kept, *findings.of(whole, environ), *findings.of_probe(whole, environ))
-    return replace(whole, findings=tuple(dict.fromkeys(found)))
-
-
-def match(cards: Sequence[Accelerator], tried: Tried) -> int | None:
-    """Position of the card that PyTorch speaks of: by UUID, else by its place on the bus.
-
-    Of the MIG devices of one card, which share that place, it is the first that is visible.
-    """
-    for n, card in enumerate(cards):
-        if card.uuid and _bare(card.uuid) == _bare(tried.uuid):
-            return n
-    here = [n for n, card in enumerate(cards) if tried.pci and card.pci == tried.pci]
-    return next((n for n in here if cards[n].visible), here[0] if here else None)
-
-
-def _bare(uuid: str) -> str:
-    """Without what it is a UUID of: PyTorch does not tell a MIG device from a card."""
-    return uuid.removeprefix("GPU-").removeprefix("MIG-").lower()
-
-
-def _capability(architecture: str) -> tuple[int, int] | None:
-    digits = architecture.removeprefix("sm_")
-    known = digits != architecture and digits.isdecimal() and len(digits) > 1
-    return (int(digits[:-1]), int(digits[-1])) if known else None
-
-
-def _added(tried: Tried) -> Accelerator:
-    return Accelerator(
-        kind=tried.kind,  # type: ignore[arg-type]
-        name=tried.name,
-        uuid=tried.uuid,
-        pci=tried.pci,
-        architecture=tried.architecture,
-        memory_total_gib=tried.memory_total_gib,
-        memory_free_gib=tried.memory_free_gib,
-        unified=tried.kind == "mps",
-        integrated=tried.integrated or tried.kind == "mps",
-        capability=_capability(tried.architecture),
-    )
-
-
-def _filled(card: Accelerator, tried: Tried) -> Accelerator:
-    """What the driver says comes first: it also counts what other processes hold."""
-    known = card.memory_total_gib is not None
-    return replace(
-        card,
-        pci=card.pci or tried.pci,
-        architecture=card.architecture or tried.architecture,
-        capability=card.capability or _capability(tried.architecture),
-        memory_total_gib=card.memory_total_gib if known else tried.memory_total_gib,
-        memory_free_gib=card.memory_free_gib if known else tried.memory_free_gib,
-    )

@@ -6,9 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 
 CPU = "LORAKIT_CPU"
-"""Set to anything, this variable hides every card: training runs on the CPU, on purpose."""
+"""Set to anything but 0, this variable hides every card: the CPU trains, on purpose."""
 
 _INDEX = re.compile(r"[+-]?\d+")
+
+
+def cpu_wanted(environ: Mapping[str, str]) -> bool:
+    """Whether a person said to train on the CPU."""
+    return environ.get(CPU, "").strip() not in ("", "0")
 
 
 def visible(uuids: Sequence[str], setting: str | None) -> list[int]:

@@ -74,6 +74,7 @@ def ending(run: Run, state: RunState) -> Iterator[str]:
     for number, file in enumerate(files):
         yield f"  {'files' if number == 0 else '':<8}{words.clean(str(file))}{_size(file)}"
     yield f"  {'loss':<8}{_loss(state)}"
+    yield from _beside(state)
     unsaved = state.course.unsaved_count
     if unsaved:
         yield f"  {'saves':<8}{words.plural(unsaved, 'checkpoint')} could not be written"
@@ -84,6 +85,19 @@ def ending(run: Run, state: RunState) -> Iterator[str]:
         return
     yield ""
     yield from _next_steps(run, adapters)
+
+
+def _beside(state: RunState) -> Iterator[str]:
+    """Measured beside predicted, for what was predicted."""
+    told = state.predicted
+    if told is None:
+        return
+    if words.known(told.step_seconds_high):
+        span = words.span(told.step_seconds_low, told.step_seconds_high, words.decimal)
+        yield f"  {'speed':<8}{words.decimal(state.step_seconds)} s a step (predicted {span})"
+    if words.known(told.peak_gib):
+        peak = words.number(state.memory_peak_gib, ".1f", "GiB")
+        yield f"  {'memory':<8}peak {peak} (predicted {words.number(told.peak_gib)})"
 
 
 def _next_steps(run: Run, adapters: list[Path]) -> Iterator[str]:
@@ -106,7 +120,11 @@ def _steps(state: RunState) -> str:
 
 
 def _time(state: RunState) -> str:
-    return words.duration(state.elapsed_seconds)
+    told, taken = state.predicted, words.duration(state.elapsed_seconds)
+    if told is None or not words.known(told.total_seconds_high) or state.earlier_seconds:
+        return taken  # of a run that was resumed, only what was left was predicted
+    span = words.span(told.total_seconds_low, told.total_seconds_high, words.duration)
+    return f"{taken} (predicted {span})"
 
 
 def _size(file: Path) -> str:

@@ -81,6 +81,7 @@ def _figures(
             width,
             sparkline(state.speeds, spark, plain),
         ),
+        *_predicted(state, width),
         _row(
             "loss",
             [
@@ -151,6 +152,19 @@ def _step(state: RunState, width: int, status: Status, plain: bool) -> Text:
     return _cut(Text(f"{left}{drawn}  {right} "), width)
 
 
+def _predicted(state: RunState, width: int) -> list[Text]:
+    """What a step takes beside what it was predicted to, where it was."""
+    told = state.predicted
+    if told is None or not words.known(told.step_seconds_high):
+        return []
+    step = words.span(told.step_seconds_low, told.step_seconds_high, words.decimal)
+    total = words.span(told.total_seconds_low, told.total_seconds_high, words.duration)
+    cells = [(f"{words.decimal(state.step_seconds)} s (predicted {step})", 34)]
+    if words.known(told.total_seconds_high):
+        cells.append((f"predicted in all {total}", 0))
+    return [_row("a step", cells, width)]
+
+
 def _minimum(state: RunState) -> str:
     course = state.course
     if course.loss_min is None:
@@ -174,14 +188,17 @@ def _memory(state: RunState, width: int) -> Text:
         word = ("near limit", "red")
     elif share is not None and share >= 90:
         word = ("tight", "yellow")
+    cells = [
+        (sensed.memory_of if sensed else words.UNKNOWN, 5),
+        (f"now {words.number(sensed.memory_gib if sensed else None)}", 10),
+        (f"peak {words.number(peak)} of {words.number(total, '.1f', 'GiB')}", 23),
+    ]
+    if state.predicted and words.known(state.predicted.peak_gib):  # closer together, to fit
+        text = f"{cells[2][0]}, predicted {words.number(state.predicted.peak_gib)}"
+        cells = [(cells[0][0], 4), (cells[1][0], 8), (text, 37)]
     return _row(
         "memory",
-        [
-            (sensed.memory_of if sensed else words.UNKNOWN, 5),
-            (f"now {words.number(sensed.memory_gib if sensed else None)}", 10),
-            (f"peak {words.number(peak)} of {words.number(total, '.1f', 'GiB')}", 23),
-            (words.percent(share), 0),
-        ],
+        [*cells, (words.percent(share), 0)],
         width,
         remark=word,
     )

@@ -73,12 +73,18 @@ def figures(state: RunState) -> str:
         words.speed(state.steps_per_second),
         f"{words.number(state.images_per_second, '.1f')} images/s",
         f"{words.clean(sensed.memory_of) if sensed else 'memory'} "
-        f"peak {words.number(state.memory_peak_gib, '.1f', 'GiB')}",
+        f"peak {words.number(state.memory_peak_gib, '.1f', 'GiB')}{_predicted(state)}",
         f"eta {words.duration(state.eta_seconds)}",
     ]
     if course.skipped:
         parts.append(f"{words.plural(course.skipped, 'step')} skipped")
     return "  ".join(parts)
+
+
+def _predicted(state: RunState) -> str:
+    told = state.predicted
+    peak = told.peak_gib if told else None
+    return f" (predicted {words.number(peak)})" if words.known(peak) else ""
 
 
 def progress(state: RunState) -> str:

@@ -7,14 +7,16 @@ from collections.abc import Callable, Iterator
 from lorakit.bundle.models import PICO, Bundle, OptimizerOptions
 from lorakit.bundle.problems import Problem
 from lorakit.errors import ExitCode
+from lorakit.families.base_model import is_small
 from lorakit.families.blocks import count, too_many
+from lorakit.planner import room
+from lorakit.planner.backend import half, lacks, without_xformers
 from lorakit.planner.disk import needed_bytes
+from lorakit.planner.estimate import estimate
 from lorakit.planner.facts import Facts
+from lorakit.planner.optimizers import USED
 
 GIB = 1024**3
-
-SMALL_BYTES = 200_000_000
-"""A base with less in weights trains well enough on a CPU."""
 
 Rule = Callable[[Bundle, Facts], Iterator[Problem]]
 
@@ -102,7 +104,7 @@ def batches(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
             "Lower train.batch_size or train.accumulation, or raise repeats.",
         )
         return
-    fullest = max(_per_bucket(facts))
+    fullest = facts.report.fullest
     if batch > fullest:
         yield _warning(
             "train.batch_size",
@@ -112,34 +114,24 @@ def batches(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
         )
 
 
-def _per_bucket(facts: Facts) -> list[int]:
-    counts: dict[tuple[int, int], int] = {}
-    for p in facts.report.pictures if facts.report else ():
-        size = (p.fit.width, p.fit.height)
-        counts[size] = counts.get(size, 0) + p.repeats
-    return list(counts.values())
-
-
 # train
 
 
 def precision(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
     """The device computes in the precision that is asked for."""
-    wanted, card = bundle.train.precision, facts.hardware.accelerator
-    if card is None:
+    wanted = bundle.train.precision
+    if facts.on_cpu:
         if wanted != "fp32":
             yield _warning(
                 "train.precision",
                 f"On the CPU {wanted} is usually slower than fp32, not faster.",
                 "--set train.precision=fp32",
             )
-    elif wanted == "bf16" and card.native_bf16 is False and card.capability:
-        major, minor = card.capability
+    elif lack := lacks(facts.hardware, wanted):
         yield _error(
             "train.precision",
-            f"The bundle wants bf16, and {card.name} (compute capability {major}.{minor}) has no "
-            "native bf16; 8.0 and newer have.",
-            "--set train.precision=fp16",
+            f"The bundle wants {wanted}, and {lack}.",
+            f"--set train.precision={half(facts.hardware)}",
         )
 
 
@@ -160,13 +152,6 @@ def warmup(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
             f"Warm-up takes {train.warmup_steps} steps, and training ends after {train.steps}.",
             f"--set train.warmup_steps={train.steps // 20}",
         )
-
-
-USED = {
-    "adamw": {"weight_decay", "beta1", "beta2", "eps"},
-    "adafactor": {"weight_decay", "beta2_decay", "clip_threshold"},
-}
-"""The options that each optimizer has a use for."""
 
 
 def optimizer_options(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
@@ -201,11 +186,7 @@ def xformers(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
     """xformers is installed and has a card to run on, if it is asked for."""
     if bundle.memory.attention != "xformers":
         return
-    reason = ""
-    if "xformers" not in facts.modules:
-        reason = "xformers is not installed"
-    elif facts.on_cpu:
-        reason = "xformers does not run on the CPU"
+    reason = without_xformers(facts.hardware, "xformers" in facts.modules)
     if reason:
         yield _error(
             "memory.attention",
@@ -224,12 +205,35 @@ def blocks(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
         yield _error("memory.checkpointing", *too_many(wanted, there))
 
 
+def cpu_only_torch(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """A card is not left idle for want of the right PyTorch, unless that is said on purpose.
+
+    pico, which is made for the CPU, may leave it so; the machine's own warning stands all the same.
+    """
+    card, torch = facts.hardware.idle, facts.hardware.torch
+    if card is None or torch is None or bundle.base.model == PICO:
+        return
+    yield _error(
+        "",
+        f"PyTorch {torch.version} cannot use {card.name}, and nobody said to train on the CPU, "
+        "which takes tens to hundreds of times as long.",
+        "Install the build that is named below, or train on the CPU on purpose: --cpu "
+        "(LORAKIT_CPU=1 for the wizard).",
+        ExitCode.NO_HARDWARE,
+    )
+
+
+def memory(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """Training fits into what is free, with a reserve."""
+    predicted = facts.estimate or estimate(bundle, facts.base, facts.report, facts.hardware)
+    found = room.problem(bundle, facts.base, facts.report, facts.hardware, predicted)
+    if found is not None:
+        yield found
+
+
 def slow(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
     """A base of full size has a card to run on."""
-    if bundle.base.model == PICO or not facts.on_cpu:
-        return
-    size = facts.base.weight_bytes if facts.base else None
-    if size is None or size > SMALL_BYTES:
+    if facts.on_cpu and not is_small(bundle, facts.base):
         yield _warning(
             "base.model",
             f"{bundle.base.model} would be trained on the {facts.hardware.device}: expect "
@@ -313,6 +317,8 @@ RULES: tuple[Rule, ...] = (
     working,
     xformers,
     blocks,
+    cpu_only_torch,
+    memory,
     slow,
     prompts,
     intervals,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lorakit.bundle.models import Bundle
+from lorakit.dataset.report import DatasetReport
 from lorakit.families.base_model import BaseFacts, Extent
 
 EXTENTS = {
@@ -33,6 +34,12 @@ NOTES_BYTES = 5_000
 PICTURE_BYTES = 1_000_000
 """A sample picture as PNG."""
 
+LATENT_BYTES = 2 * 4 * 4
+"""Of one cell in the cache: mean and deviation of four channels, fp32."""
+
+TEXT_BYTES = {"sd1": 77 * 768 * 4, "sd2": 77 * 1024 * 4, "sdxl": (77 * 2048 + 1280) * 4}
+"""What the text encoders say of a caption, fp32."""
+
 RESERVE_BYTES = 50_000_000
 """For events, the log, contact sheets and tags."""
 
@@ -48,14 +55,14 @@ class Written:
 
 def adapter_bytes(bundle: Bundle, base: BaseFacts | None) -> int:
     """Size of an adapter file, whose weights are fp32."""
-    extent = _extent(bundle, base)
-    return _weights(bundle, extent) + extent.layers * ADAPTER_HEADER_BYTES + NOTES_BYTES
+    held = extent(bundle, base)
+    return _weights(bundle, held) + held.layers * ADAPTER_HEADER_BYTES + NOTES_BYTES
 
 
 def checkpoint_bytes(bundle: Bundle, base: BaseFacts | None) -> int:
     """Size of a checkpoint: an adapter and the optimizer's two numbers for each of its weights."""
-    extent = _extent(bundle, base)
-    optimizer = 2 * _weights(bundle, extent) + extent.layers * OPTIMIZER_HEADER_BYTES
+    held = extent(bundle, base)
+    optimizer = 2 * _weights(bundle, held) + held.layers * OPTIMIZER_HEADER_BYTES
     return adapter_bytes(bundle, base) + optimizer
 
 
@@ -83,7 +90,16 @@ def needed_bytes(bundle: Bundle, base: BaseFacts | None, written: Written = NOTH
     )
 
 
-def _extent(bundle: Bundle, base: BaseFacts | None) -> Extent:
+def cache_bytes(bundle: Bundle, base: BaseFacts | None, report: DatasetReport) -> int:
+    """What latents and captions take in the cache, all of them new to it."""
+    factor = base.latent_factor if base else 8
+    cells = sum(p.fit.width * p.fit.height for p in report.pictures) // factor**2
+    texts = {p.caption for p in report.pictures} | {*bundle.sample.prompts, bundle.sample.negative}
+    return cells * LATENT_BYTES + len(texts) * TEXT_BYTES[bundle.base.family]
+
+
+def extent(bundle: Bundle, base: BaseFacts | None) -> Extent:
+    """How much the adapter of a bundle is; of its family where the base is not here."""
     usual = EXTENTS[bundle.base.family][bundle.adapter.targets]
     return base.extents.get(bundle.adapter.targets, usual) if base else usual
 

@@ -9,6 +9,11 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from lorakit.bundle.models import Bundle
+from lorakit.dataset.report import DatasetReport
+from lorakit.families.base_model import BaseFacts
+from lorakit.hardware.facts import Hardware
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
@@ -69,3 +74,18 @@ class Estimate:
     def peak_gib(self) -> float | None:
         """Most memory at once."""
         return self.peak.gib if self.peak else None
+
+
+def estimate(
+    bundle: Bundle, base: BaseFacts | None, report: DatasetReport | None, hardware: Hardware
+) -> Estimate:
+    """What a training of this bundle takes on this machine, as far as it can be told."""
+    from lorakit.planner import disk, memory, time  # they answer in the shapes above
+
+    cached = disk.cache_bytes(bundle, base, report) if report else 0
+    return Estimate(
+        phases=memory.phases(bundle, base, hardware) or (),
+        step_seconds=time.step_seconds(bundle, base, hardware),
+        total_seconds=time.total_seconds(bundle, base, report, hardware),
+        disk_bytes=disk.needed_bytes(bundle, base) + cached,
+    )

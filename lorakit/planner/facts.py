@@ -9,6 +9,7 @@ from lorakit.dataset.report import DatasetReport
 from lorakit.families.base_model import BaseFacts
 from lorakit.hardware.facts import Hardware
 from lorakit.planner.disk import NOTHING, Written
+from lorakit.planner.estimate import Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,8 @@ class Facts:
     """Whether the environment forbids the Hub."""
     prompt_tokens: tuple[int | None, ...] = ()
     """Tokens of each sample prompt; None where the base's tokenizer is not here."""
+    estimate: Estimate | None = None
+    """What training is predicted to take."""
     problems: tuple[Problem, ...] = ()
     """What went wrong while looking."""
 

@@ -10,7 +10,6 @@ from lorakit.bundle.models import (
     SCHEMA,
     Adapter,
     Base,
-    FamilyName,
     Loss,
     Memory,
     Sample,
@@ -24,8 +23,12 @@ from lorakit.bundle.section import Section
 class For(Section):
     """What the preset is for."""
 
-    family: FamilyName = "sd1"
+    family: Literal["any", "sd1", "sd2", "sdxl"] = "any"
     """Architecture of the base model."""
+
+    purpose: Literal["usual", "goal", "benchmark"] = "usual"
+    """usual: proposed where it suits base and machine. goal: for a kind of picture, chosen by name,
+    and laid over the family's standard. benchmark: for comparing machines, chosen by name."""
 
     min_memory_gib: Annotated[float, Field(ge=0, le=4096)] = 0.0
     """Free memory that training wants, in GiB: of the card, or of the machine without one."""
@@ -51,6 +54,9 @@ class PresetFile(Section):
     description: str = ""
     """A sentence or two."""
 
+    extends: str = ""
+    """Name of a shipped preset: its settings, with those of this file over them."""
+
     for_: Annotated[For, Field(alias="for")] = For()
 
     base: Base = Base()
@@ -63,5 +69,5 @@ class PresetFile(Section):
     save: Save = Save()
 
 
-HEAD = ("schema", "name", "title", "description", "for")
+HEAD = ("schema", "name", "title", "description", "extends", "for")
 """The keys that are about the preset; the others are settings."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,13 +14,12 @@ from typing import Any
 import lorakit
 from lorakit.bundle import keys, layout, syntax
 from lorakit.bundle.document import document
-from lorakit.bundle.models import PICO, SCHEMA, Bundle
+from lorakit.bundle.models import SCHEMA
 from lorakit.bundle.problems import BundleError, Problem
-from lorakit.bundle.read import build, validate
-from lorakit.bundle.write import replace, tables
-from lorakit.errors import ExitCode, LorakitError
-from lorakit.families.base_model import HUB_ID
+from lorakit.bundle.read import validate
+from lorakit.errors import LorakitError
 from lorakit.hardware.facts import Hardware
+from lorakit.planner.budget import budget
 from lorakit.planner.preset_file import HEAD, PresetFile
 
 
@@ -32,7 +32,10 @@ class Preset:
     """A few words."""
     description: str = ""
     """A sentence or two."""
-    family: str = "sd1"
+    family: str = "any"
+    """Of the base; `any` is for goals, which suit every one."""
+    purpose: str = "usual"
+    """usual, goal or benchmark: only the first is proposed unasked."""
     min_memory_gib: float = 0.0
     """Free memory that it wants: of the card, or of the machine without one."""
     devices: tuple[str, ...] = ()
@@ -44,13 +47,46 @@ class Preset:
     path: Path | None = None
     """The file it is from."""
 
-    def suits(self, hardware: Hardware) -> bool:
-        """Whether it is for this machine. What nobody could tell rules nothing out."""
+    def unfit(self, hardware: Hardware) -> str:
+        """Why it is not for this machine, in words that follow its name; empty: it is.
+
+        What nobody could tell rules nothing out.
+        """
         card = hardware.accelerator
-        free = card.memory_free_gib if card else hardware.ram_free_gib
-        if self.devices and (card.kind if card else "cpu") not in self.devices:
-            return False
-        return free is None or free >= self.min_memory_gib
+        kind, free = card.kind if card else "cpu", budget(hardware).free_gib
+        if self.devices and kind not in self.devices:
+            return f"is for {' or '.join(self.devices)}, and training here runs on {kind}"
+        if free is not None and free < self.min_memory_gib:
+            return f"is made for {self.min_memory_gib:.1f} GiB free, and {free:.1f} are"
+        return ""
+
+    def over(self, below: Preset) -> Preset:
+        """This preset with the settings of another where it has none of its own."""
+        own = {f"{table}.{name}" for table, values in self.settings.items() for name in values}
+        kept = {key: why for key, why in below.reasons.items() if key not in own}
+        return copy_with(
+            self,
+            settings=merge(below.settings, self.settings),
+            reasons={**kept, **self.reasons},
+        )
+
+    @property
+    def text(self) -> str:
+        """The whole preset as TOML, to share: whatever it extends is written out in it."""
+        made_for = {
+            "family": self.family,
+            "purpose": self.purpose,
+            "min_memory_gib": self.min_memory_gib,
+            "devices": list(self.devices),
+        }
+        head = {"schema": SCHEMA, "name": self.name, "title": self.title}
+        head |= {"description": self.description} if self.description else {}
+        return _COMMENT + document({**head, "for": made_for, **self.settings}, self.reasons)
+
+
+_COMMENT = (
+    "# lorakit preset. The comment behind a value is the reason that the wizard gives for it.\n"
+)
 
 
 def parse(text: str, where: str = "") -> Preset:
@@ -60,11 +96,12 @@ def parse(text: str, where: str = "") -> Preset:
     if file is None:
         raise BundleError(problems, where)
     settings = {name: given for name, given in data.items() if name not in HEAD}
-    return Preset(
+    preset = Preset(
         name=file.name,
         title=file.title,
         description=file.description,
         family=file.for_.family,
+        purpose=file.for_.purpose,
         min_memory_gib=file.for_.min_memory_gib,
         devices=file.for_.devices,
         settings=settings,
@@ -75,6 +112,23 @@ def parse(text: str, where: str = "") -> Preset:
         },
         path=Path(where) if where else None,
     )
+    return preset.over(_extended(file.extends, where, text)) if file.extends else preset
+
+
+def _extended(name: str, where: str, text: str) -> Preset:
+    """The shipped preset that another starts from. It must not start from one itself."""
+    path = _shipped_folder() / f"{name}.toml"
+    known = sorted(p.stem for p in _shipped_folder().glob("*.toml"))
+    if name not in known or "extends" in syntax.load(syntax.read_text(path), str(path)):
+        near = difflib.get_close_matches(name, known, n=1)
+        problem = Problem(
+            where="extends",
+            what=f"There is no shipped preset {name} to start from.",
+            fix=f"Did you mean {near[0]}?" if near and near[0] != name else "Name a standard one.",
+            line=layout.places(text)[("extends",)].line,
+        )
+        raise BundleError([problem], where)
+    return _shipped(path)
 
 
 def read(path: Path) -> Preset:
@@ -83,10 +137,19 @@ def read(path: Path) -> Preset:
 
 
 def shipped() -> list[Preset]:
-    """The presets that come with lorakit, by name."""
+    """The presets that come with lorakit: by family and what they are for, small ones first."""
+    found = [_shipped(path) for path in sorted(_shipped_folder().glob("*.toml"))]
+    return sorted(found, key=lambda p: (p.purpose != "usual", p.family, p.min_memory_gib))
+
+
+@functools.cache
+def _shipped(path: Path) -> Preset:
+    return read(path)
+
+
+def _shipped_folder() -> Path:
     packed = Path(lorakit.__file__).parent / "_presets"
-    folder = packed if packed.is_dir() else Path(lorakit.__file__).parent.parent / "presets"
-    return [read(path) for path in sorted(folder.glob("*.toml"))]
+    return packed if packed.is_dir() else Path(lorakit.__file__).parent.parent / "presets"
 
 
 def user_folder() -> Path:
@@ -138,41 +201,6 @@ def merge(settings: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any
         else:
             merged[name] = over.get(name, below)
     return merged
-
-
-def save(
-    name: str,
-    bundle: Bundle,
-    title: str,
-    description: str = "",
-    reasons: Mapping[str, str] = {},
-    *,
-    overwrite: bool = False,
-) -> Path:
-    """Keep a bundle's settings as a preset, without its name, pictures and lock. Returns the file.
-
-    A base that is a folder on this machine stays out, too. Raises LorakitError where the name is
-    taken (unless `overwrite`, for a person's own) or cannot be a name.
-    """
-    settings = {k: v for k, v in tables(bundle).items() if k not in ("schema", "name", "lock")}
-    settings["dataset"].pop("sources")
-    if bundle.base.model != PICO and not HUB_ID.match(bundle.base.model):
-        settings["base"] = {"family": bundle.base.family}
-    if any(preset.name == name for preset in shipped()):
-        raise LorakitError(f"The name {name} is that of a shipped preset.", "Choose another name.")
-    head = {"schema": SCHEMA, "name": name, "title": title, "description": description}
-    text = document({**head, "for": {"family": bundle.base.family}, **settings}, reasons)
-    path = user_folder() / f"{parse(text).name}.toml"  # a bad name is a problem before it is a path
-    if path.exists() and not overwrite:
-        raise LorakitError(f"There is a preset {name} already: {path}.", "Choose another name.")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        what = f"{path.parent} cannot be made: {error.strerror}."
-        raise LorakitError(what, code=ExitCode.DATA) from None
-    whole = tables(bundle)
-    replace(path, text, lambda back: build(merge(whole, parse(back).settings)) == bundle)
-    return path
 
 
 def _user() -> tuple[list[Preset], list[Problem]]:

@@ -1,35 +1,35 @@
 """Recommends settings: those of a preset, moved where the facts ask for it, each with a reason.
 
-Pure: facts in, settings out. A value that a rule has no reason to move stays the preset's, with the
-preset's reason.
+Pure: facts in, settings out. A value that nothing asks to move stays the preset's, with the
+preset's reason. What is traded for memory comes from a search over all that the table prices.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lorakit.bundle import keys, schema
-from lorakit.bundle.models import PICO
+from lorakit.bundle import keys, read, schema
+from lorakit.bundle.models import SCHEMA, Bundle
+from lorakit.bundle.problems import Problem
+from lorakit.bundle.values import number
 from lorakit.dataset.report import DatasetReport
 from lorakit.families.base_model import BaseFacts
-from lorakit.families.families import FAMILIES
 from lorakit.hardware.facts import Hardware
+from lorakit.planner import room, search
+from lorakit.planner.backend import half, is_ampere, lacks, without_xformers
+from lorakit.planner.budget import Budget, budget
+from lorakit.planner.estimate import estimate
+from lorakit.planner.optimizers import USED
 from lorakit.planner.presets import Preset, merge
+from lorakit.planner.tradeoffs import Rejected, explain
 
 FEW, MANY = 10, 40
 """Pictures that a preset's number of steps is made for."""
 
 SHORTEST, LONGEST = 1 / 3, 4.0
 """How far the number of pictures may move the number of steps."""
-
-ROUGH_GIB = {"sd1": (1.6, 0.8, 0.2), "sd2": (1.6, 0.8, 0.2), "sdxl": (4.9, 5.3, 0.5)}
-"""Each family in 16 bits: its weights, and what one picture of its own resolution adds, without and
-with checkpointing. Counted with rank 16 on attention; for sd1 at batch 1 these are the measured 2.4
-and 1.8 GiB, for sdxl 10.2 and 5.4."""
-
-MARGIN_GIB = 0.6
-"""Left free for the driver's context and for what the allocator cannot use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +40,10 @@ class Recommendation:
     """Tables and values by the names of a bundle, without its name and pictures."""
     reasons: dict[str, str]
     """Why a value is what it is, by dotted key."""
+    rejected: tuple[Rejected, ...] = ()
+    """Faster choices, and why they are not recommended: dotted key, value, sentence."""
+    refusal: Problem | None = None
+    """Why no settings fit this machine; the settings are then those that take least memory."""
 
 
 def recommend(
@@ -47,28 +51,42 @@ def recommend(
     report: DatasetReport | None,
     base: BaseFacts | None,
     preset: Preset,
+    own: Mapping[str, Any] = {},
 ) -> Recommendation:
     """The preset's settings for this machine, these pictures and this base, each with a reason.
 
-    What is None is not known yet, and the settings that depend on it stay the preset's.
+    What is None is not known yet, and the settings that depend on it stay the preset's. `own` are
+    values that a person chose, by dotted key: they stay, and the others suit them.
     """
-    draft = _Draft(preset)
+    draft = _Draft(preset, own)
     if base is not None:
         _base(draft, base)
         _resolution(draft, base)
     _precision(draft, hardware)
+    _attention(draft, hardware)
     if report is not None and report.pictures:
         _batch(draft, report)
         _steps(draft, report)
         _prompts(draft, report)
-    _checkpointing(draft, hardware)
-    return Recommendation(settings=draft.settings, reasons=draft.reasons)
+    _rate(draft, preset)
+    refusal = _memory(draft, hardware, report, base)
+    return Recommendation(
+        settings=draft.settings,
+        reasons=draft.reasons,
+        rejected=tuple(draft.rejected),
+        refusal=refusal,
+    )
 
 
 class _Draft:
-    def __init__(self, preset: Preset) -> None:
+    def __init__(self, preset: Preset, own: Mapping[str, Any]) -> None:
         self.settings: dict[str, Any] = merge(preset.settings, {})
         self.reasons = dict(preset.reasons)
+        self.rejected: list[Rejected] = []
+        self.held: frozenset[str] = frozenset()
+        for key, value in own.items():
+            self.put(key, value)
+        self.held = frozenset(own)
 
     def has(self, key: str) -> bool:
         table, name = key.split(".")
@@ -84,11 +102,31 @@ class _Draft:
         return doc.default
 
     def put(self, key: str, value: Any, reason: str = "") -> None:
-        table, name = keys.split(key)
-        self.settings = merge(self.settings, {str(table): {str(name): value}})
+        """Set a value, unless it is a person's own."""
+        if key in self.held:
+            return
+        nested: Any = value
+        for name in reversed(keys.split(key)):
+            nested = {str(name): nested}
+        self.settings = merge(self.settings, nested)
         self.reasons.pop(key, None)
         if reason:
             self.reasons[key] = reason
+
+    def drop(self, key: str) -> None:
+        """Leave a value to its default."""
+        *above, last = (str(part) for part in keys.split(key))
+        self.settings = merge(self.settings, {})
+        table: Any = self.settings
+        for name in above:
+            table = table.get(name, {})
+        table.pop(last, None)
+        self.reasons.pop(key, None)
+
+    def bundle(self) -> Bundle | None:
+        """What the settings come to; None where they do not go together."""
+        head = {"schema": SCHEMA, "name": "x", "dataset": {"sources": [{"path": "."}]}}
+        return read.check(merge(self.settings, head))[0]
 
 
 def _base(draft: _Draft, base: BaseFacts) -> None:
@@ -114,37 +152,87 @@ def _resolution(draft: _Draft, base: BaseFacts) -> None:
 def _precision(draft: _Draft, hardware: Hardware) -> None:
     """bf16 from compute capability 8.0 on, fp16 on older NVIDIA cards, fp32 on a CPU.
 
-    A preset that asks for what every card has keeps it.
+    A preset that asks for another precision which the card has keeps it.
     """
-    card, key = hardware.accelerator, "train.precision"
+    card, key = hardware.accelerator, search.PRECISION
     given = draft.get(key) if draft.has(key) else "bf16"
     if card is None:
         if given != "fp32":
             draft.put(key, "fp32", "there is no card to use, and a CPU is exact in fp32")
-    elif given != "bf16":
         return
-    elif card.kind == "rocm":
-        draft.put(key, "bf16", draft.reasons.get(key, "half the memory of fp32, and its range"))
-    elif card.capability is None:
+    lack = lacks(hardware, given)
+    if given != "bf16" and not lack:
+        return
+    fit = half(hardware)
+    if lack and given == "bf16":
+        draft.rejected.append((key, given, f"{lack}."))
+    if card.capability is None and card.kind == "cuda":
         why = f"every card has fp16, and nobody could tell whether {card.name} has bf16"
-        draft.put(key, "fp16", why)
-    else:
+    elif card.kind == "cuda" and card.capability:
         words = f"{card.name} has compute capability {card.capability[0]}.{card.capability[1]}"
-        if card.native_bf16:
-            draft.put(key, "bf16", f"{words}, which has bf16")
-        else:
-            draft.put(key, "fp16", f"{words}, and bf16 needs 8.0")
+        why = f"{words}, which has bf16" if fit == "bf16" else f"{words}, and bf16 needs 8.0"
+    else:
+        why = lack or draft.reasons.get(key, "half the memory of fp32, and its range")
+    draft.put(key, fit, why)
+
+
+def _attention(draft: _Draft, hardware: Hardware) -> None:
+    """PyTorch's own; xformers where it was tried on an Ampere card, as the published benchmark
+    found it slightly ahead there."""
+    card, key = hardware.accelerator, "memory.attention"
+    given = draft.get(key)
+    lack = without_xformers(hardware, installed=False)
+    if not lack and is_ampere(card):
+        why = "slightly ahead of sdpa on Ampere cards, as published, and it works here"
+        draft.put(key, "xformers", why)
+    elif card and card.kind == "rocm":
+        draft.put(key, "sdpa", "the one that works on AMD cards")
+    elif given == "xformers" and lack:
+        draft.put(key, "sdpa", f"comes with PyTorch; {lack}")
+    if lack and is_ampere(card):
+        said = f"{lack}; it is slightly faster on Ampere cards, as published."
+        draft.rejected.append((key, "xformers", said))
+
+
+def _rate(draft: _Draft, preset: Preset) -> None:
+    """The preset's learning rate is for the preset's rank, and for as many pictures a step."""
+    key, made_for = "train.learning_rate", _Draft(preset, {})
+    factor, whys = 1.0, []
+    rank, before = draft.get("adapter.rank"), made_for.get("adapter.rank")
+    if rank != before:
+        factor *= (before / rank) ** 0.25
+        whys.append(f"the fourth root of {before} / {rank}, for the rank")
+    pictures, then = (d.get(search.BATCH) * d.get(search.ACCUMULATION) for d in (draft, made_for))
+    if pictures != then:
+        factor *= (pictures / then) ** 0.5
+        whys.append(f"the square root of {pictures} / {then}, for the pictures in a step")
+    if whys:
+        given = draft.get(key)
+        why = f"{number(given)} times {' and '.join(whys)}"
+        draft.put(key, float(f"{given * factor:.2g}"), why)
 
 
 def _batch(draft: _Draft, report: DatasetReport) -> None:
-    """No step sees more pictures than an epoch has: pictures, each as often as it is repeated."""
-    batch, accumulation = draft.get("train.batch_size"), draft.get("train.accumulation")
+    """No step sees more pictures than an epoch has: pictures, each as often as it is repeated.
+
+    And no batch more than one size has, for the pictures of a batch are of one size.
+    """
+    batch, accumulation = draft.get(search.BATCH), draft.get(search.ACCUMULATION)
     seen = f"an epoch has {report.epoch} {_plural('picture', report.epoch)}, repeats counted"
     if batch > report.epoch:
-        batch = report.epoch
-        draft.put("train.batch_size", batch, seen)
+        draft.put(search.BATCH, report.epoch, seen)
+    batch = draft.get(search.BATCH)
     if accumulation > 1 and batch * accumulation > report.epoch:
-        draft.put("train.accumulation", max(report.epoch // batch, 1), seen)
+        draft.put(search.ACCUMULATION, max(report.epoch // batch, 1), seen)
+    accumulation = draft.get(search.ACCUMULATION)
+    if batch > report.fullest and not draft.held & {search.BATCH, search.ACCUMULATION}:
+        effective = batch * accumulation
+        most = max(n for n in range(1, report.fullest + 1) if effective % n == 0)
+        why = f"the fullest size has {report.fullest} {_plural('picture', report.fullest)}"
+        draft.put(search.BATCH, most, why)
+        draft.put(
+            search.ACCUMULATION, effective // most, f"{effective} pictures a step all the same"
+        )
 
 
 def _steps(draft: _Draft, report: DatasetReport) -> None:
@@ -160,7 +248,7 @@ def _steps(draft: _Draft, report: DatasetReport) -> None:
     elif count > MANY:
         share = min(count / MANY, LONGEST)
     steps = given if share == 1 else max(round(given * share / 50), 1) * 50
-    looks = steps * draft.get("train.batch_size") * draft.get("train.accumulation") / count
+    looks = steps * draft.get(search.BATCH) * draft.get(search.ACCUMULATION) / count
     why = f"{count} {_plural('picture', count)}, each seen about {looks:.0f} times"
     draft.put("train.steps", steps, why)
     warmup = draft.get("train.warmup_steps")
@@ -177,29 +265,47 @@ def _prompts(draft: _Draft, report: DatasetReport) -> None:
         draft.put("sample.prompts", chosen, why)
 
 
-def _checkpointing(draft: _Draft, hardware: Hardware) -> None:
-    """Off where the card has room for it. pico fits anywhere.
+def _memory(
+    draft: _Draft, hardware: Hardware, report: DatasetReport | None, base: BaseFacts | None
+) -> Problem | None:
+    """The fastest settings that fit; a refusal where none do."""
+    allowed, bundle = budget(hardware), draft.bundle()
+    if allowed.gib is None or bundle is None:
+        return None
+    ways = room.options(bundle, hardware, report, draft.held)
+    found = search.candidates(bundle, base, hardware, allowed, ways)
+    chosen = search.best(found) or search.smallest(found)
+    if chosen is None:
+        return None
+    for key, value in chosen.changes.items():
+        draft.put(key, value)
+    told, rejected = explain(chosen, found, allowed)
+    for key, reason in told.items():
+        if key not in draft.held:
+            draft.put(key, draft.get(key), reason)
+    draft.rejected += [r for r in rejected if r[0] not in draft.held]
+    if search.OPTIMIZER in chosen.changes:
+        _options(draft, chosen.bundle.train.optimizer)
+    if chosen.verdict != "no":
+        return None
+    return _refusal(chosen.bundle, base, report, hardware, allowed)
 
-    A rule of thumb from a few measurements, for the first answer of the wizard.
-    """
-    card, key = hardware.accelerator, "memory.checkpointing"
-    if card is None or card.memory_free_gib is None or draft.get("base.model") == PICO:
-        return
-    if draft.has(key) and draft.get(key) == "full":
-        return
-    family = FAMILIES[draft.get("base.family")]
-    weights, picture, checkpointed = ROUGH_GIB[family.name]
-    area = (draft.get("dataset.resolution") / family.resolution) ** 2
-    pictures = area * draft.get("train.batch_size")
-    bytes_ = 2 if draft.get("train.precision") == "fp32" else 1
-    without = bytes_ * (weights + picture * pictures)
-    full = bytes_ * (weights + checkpointed * pictures)
-    free = card.memory_free_gib
-    if free >= without + MARGIN_GIB:
-        draft.put(key, "none", f"fastest; takes about {without:.1f} of {free:.1f} GiB free")
-    else:
-        why = f"takes about {full:.1f} GiB, without it {without:.1f}; {free:.1f} GiB are free"
-        draft.put(key, "full", why)
+
+def _options(draft: _Draft, optimizer: str) -> None:
+    """Options of the optimizer that it is no longer go."""
+    for option in draft.settings.get("train", {}).get("optimizer_options", {}).copy():
+        if option not in USED[optimizer]:
+            draft.drop(f"train.optimizer_options.{option}")
+
+
+def _refusal(
+    bundle: Bundle,
+    base: BaseFacts | None,
+    report: DatasetReport | None,
+    hardware: Hardware,
+    allowed: Budget,
+) -> Problem | None:
+    return room.problem(bundle, base, report, hardware, estimate(bundle, base, report, hardware))
 
 
 def _plural(noun: str, count: int) -> str:

@@ -54,6 +54,18 @@ class Started(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Predicted(Event):
+    """What the training was predicted to take before it was launched. None is unknown."""
+
+    kind: ClassVar[str] = "predicted"
+    peak_gib: float | None = None
+    step_seconds_low: float | None = None
+    step_seconds_high: float | None = None
+    total_seconds_low: float | None = None
+    total_seconds_high: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Doing(Event):
     """The phase has changed, or got further: `done` of `total` in `unit` (pictures, bytes)."""
 
@@ -189,8 +201,8 @@ class Failed(Event):
 KINDS: dict[str, type[Event]] = {
     k.kind: k
     for k in (
-        Started, Doing, Stepped, Sensed, Saved, SaveFailed, Sampled, Noted, Requested, Resumed,
-        Finished, Failed,
+        Predicted, Started, Doing, Stepped, Sensed, Saved, SaveFailed, Sampled, Noted, Requested,
+        Resumed, Finished, Failed,
     )
 }  # fmt: skip
 

@@ -22,9 +22,10 @@ from lorakit.errors import ExitCode, LorakitError
 from lorakit.hardware.detect import detect
 from lorakit.hardware.environment import for_training
 from lorakit.hardware.facts import Hardware
+from lorakit.planner.estimate import Estimate
 from lorakit.runs.control import myself
 from lorakit.runs.directory import Run
-from lorakit.runs.events import Doing, Failed, Log, Tail
+from lorakit.runs.events import Doing, Failed, Log, Predicted, Tail
 from lorakit.runs.identity import identify
 from lorakit.runs.state import RunState, replay
 from lorakit.runs.status import is_running
@@ -46,12 +47,13 @@ def refuse_running(run: Run) -> None:
         raise _taken(run)
 
 
-def launch(run: Run) -> subprocess.Popen[bytes]:
+def launch(run: Run, estimate: Estimate | None = None) -> subprocess.Popen[bytes]:
     """Start the trainer in a session of its own and write `run.json`.
 
     Its output goes to `train.log`, its environment is ours, with the card to train on where there
-    are several. What earlier processes of the run have said no longer holds from here on. Raises
-    LorakitError where the run is already being trained.
+    are several. What earlier processes of the run have said no longer holds from here on. What the
+    estimate predicts is written for viewers to show beside what is measured. Raises LorakitError
+    where the run is already being trained.
     """
     refuse_running(run)
     machine = detect()
@@ -63,6 +65,8 @@ def launch(run: Run) -> subprocess.Popen[bytes]:
                 stale.unlink()
         with contextlib.closing(Log(run.events)) as events:
             events.append(Doing(phase="starting"))
+            if estimate is not None:
+                events.append(predicted(estimate))
         process = subprocess.Popen(
             command,
             cwd=run.path,
@@ -95,6 +99,18 @@ def environment(machine: Hardware | None = None) -> dict[str, str]:
     `machine` is this one, which is looked at where it is not given.
     """
     return {**os.environ, **for_training(machine or detect(), os.environ)}
+
+
+def predicted(estimate: Estimate) -> Predicted:
+    """An estimate as the event that viewers read."""
+    step, total = estimate.step_seconds, estimate.total_seconds
+    return Predicted(
+        peak_gib=estimate.peak_gib,
+        step_seconds_low=step.low if step else None,
+        step_seconds_high=step.high if step else None,
+        total_seconds_low=total.low if total else None,
+        total_seconds_high=total.high if total else None,
+    )
 
 
 START_SECONDS = 60

@@ -6,6 +6,7 @@ How old the last sign of life is, a viewer works out from `last_time`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -19,6 +20,7 @@ from lorakit.runs.events import (
     Failed,
     Finished,
     Noted,
+    Predicted,
     Requested,
     Resumed,
     Sampled,
@@ -70,6 +72,8 @@ class RunState:
     """The present process has read its bundle."""
     started: Started | None = None
     """Who it is: name, family, adapter, device, steps to do."""
+    predicted: Predicted | None = None
+    """What the training was last predicted to take."""
     course: Course = START
     """Steps, losses and what was saved and drawn on the way."""
     marks: tuple[Course, ...] = ()
@@ -170,17 +174,35 @@ class RunState:
 
     @property
     def eta_seconds(self) -> float | None:
-        """From the last event to the end, with the samples and checkpoints still to come."""
-        if self.started is None or self.ended or self.process_steps <= WARM_STEPS:
+        """From the last event to the end, with the samples and checkpoints still to come.
+
+        The first steps say nothing yet, and until then the predicted speed counts, if there is one.
+        """
+        if self.started is None or self.ended:
             return None
         left = max(0, self.started.steps - self.step)
-        pace = self.pace
-        each = _ratio(pace.seconds, pace.steps)
+        if self.process_steps > WARM_STEPS:
+            each = self.step_seconds
+        else:
+            each = self._predicted_step_seconds
         if each is None:
             return None
         samples = self._still_to_come(self.started.sample_every) * (self.sample_seconds or 0.0)
         saves = self._still_to_come(self.started.save_every) * (self.save_seconds or 0.0)
         return left * each + samples + saves
+
+    @property
+    def step_seconds(self) -> float | None:
+        """What one of the last steps took."""
+        pace = self.pace
+        return _ratio(pace.seconds, pace.steps)
+
+    @property
+    def _predicted_step_seconds(self) -> float | None:
+        told = self.predicted
+        if told is None or told.step_seconds_low is None or told.step_seconds_high is None:
+            return None
+        return math.sqrt(max(0.0, told.step_seconds_low * told.step_seconds_high))
 
     def _still_to_come(self, every: int) -> int:
         """Multiples of `every` after this step and up to the last, and the last itself."""
@@ -255,11 +277,25 @@ def replay(events: Iterable[Event], state: RunState | None = None) -> RunState:
     return reduce(fold, events, state or RunState())
 
 
+def predictions(event: Predicted) -> tuple[str, str, str]:
+    """What was predicted, in words: peak, step and all of it; empty what was not."""
+    peak = words.number(event.peak_gib, ".1f", "GiB")
+    step = words.span(event.step_seconds_low, event.step_seconds_high, words.decimal)
+    total = words.span(event.total_seconds_low, event.total_seconds_high, words.duration)
+    return (
+        f"{peak} at most" if words.known(event.peak_gib) else "",
+        f"{step} s a step" if words.known(event.step_seconds_high) else "",
+        f"{total} in all" if words.known(event.total_seconds_high) else "",
+    )
+
+
 def describe(event: Event) -> LogLine | None:
     """What the log says of an event, or None where it is silent."""
     match event:
         case Noted():
             return LogLine(event.time, event.text, event.level)
+        case Predicted() if any(told := predictions(event)):
+            return LogLine(event.time, "predicted: " + ", ".join(filter(None, told)))
         case Saved():
             what = "checkpoint" if event.path.startswith("checkpoints") else "LoRA"
             return LogLine(
@@ -334,6 +370,10 @@ def _phase_left(state: RunState, time: float) -> dict[str, float]:
     return {"save_seconds": took} if state.doing.phase == "saving" else {}
 
 
+def _predicted(state: RunState, event: Predicted) -> dict[str, Any]:
+    return {"predicted": event}
+
+
 def _stepped(state: RunState, event: Stepped) -> dict[str, Any]:
     if not event.losses:
         return {}
@@ -398,6 +438,7 @@ def _ended(state: RunState, event: Finished | Failed) -> dict[str, Any]:
 
 
 _FOLDS: dict[type[Event], Callable[[RunState, Any], dict[str, Any]]] = {
+    Predicted: _predicted,
     Started: _started,
     Doing: _doing,
     Stepped: _stepped,

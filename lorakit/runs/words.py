@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
+from collections.abc import Callable
 
 UNKNOWN = "--"
 
@@ -50,6 +51,18 @@ def duration(seconds: float | None) -> str:
     if days < 1:
         return f"{hours}h {minutes % 60:02d}m"
     return f"{days}d {hours % 24:02d}h"
+
+
+def span(low: float | None, high: float | None, form: Callable[[float | None], str]) -> str:
+    """`40s to 1m 10s`, each end written by `form`; one of them where both read the same."""
+    ends = form(low), form(high)
+    return ends[0] if ends[0] == ends[1] else " to ".join(ends)
+
+
+def decimal(value: float | None) -> str:
+    """A number with two or three digits that count: `0.043`, `0.43`, `4.3`, `43`."""
+    places = 0 if value is None or value >= 10 else 1 if value >= 1 else 2 if value >= 0.1 else 3
+    return number(value, f".{places}f")
 
 
 def ago(seconds: float | None) -> str:

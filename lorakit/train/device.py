@@ -28,14 +28,14 @@ def settle(lock: Lock | None = None) -> torch.device:
     """Choose the device through accelerate and set the number of threads, that of the lock if any.
 
     Everything is passed on by name: a forgotten `accelerate config` or an ACCELERATE_ variable of
-    another program has no say. LORAKIT_CPU, set to anything, means the CPU.
+    another program has no say. LORAKIT_CPU, set to anything but 0, means the CPU.
     """
     from accelerate import Accelerator
     from accelerate.utils import DynamoBackend
 
     torch.set_num_threads(threads(lock.threads if lock else None))
     accelerator = Accelerator(
-        cpu=bool(os.environ.get("LORAKIT_CPU")),
+        cpu=os.environ.get("LORAKIT_CPU", "").strip() not in ("", "0"),
         mixed_precision="no",
         device_placement=False,
         gradient_accumulation_steps=1,

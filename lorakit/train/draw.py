@@ -76,8 +76,8 @@ def draw(args: argparse.Namespace) -> None:
     args.out.parent.mkdir(parents=True, exist_ok=True)
 
     from lorakit.train import device
+    from lorakit.train.families import family_of
     from lorakit.train.families.stable_diffusion import DTYPES
-    from lorakit.train.loop import family_of
     from lorakit.train.step import Conditions
 
     where = device.settle()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import importlib
 import json
 import sys
 from collections import Counter
@@ -25,6 +24,7 @@ from torch import Tensor, nn
 from lorakit.bundle.models import Bundle, Train
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.train import optim, scratch, sizes
+from lorakit.train.families import family_of
 from lorakit.train.families.stable_diffusion import StableDiffusion
 from lorakit.train.memory import Kernel, LiveStorages, Scratch, attention_of
 from lorakit.train.sizes import Sizes
@@ -269,14 +269,6 @@ def _texts(shape: Sizes) -> Iterator[Any]:
 def nbytes(tensors: Iterable[Tensor]) -> int:
     """Bytes of tensors that share nothing."""
     return sum(tensor.nbytes for tensor in tensors)
-
-
-def family_of(bundle: Bundle) -> StableDiffusion:
-    """What predicts for a bundle's family."""
-    made: StableDiffusion = importlib.import_module(
-        f"lorakit.train.families.{bundle.base.family}"
-    ).FAMILY
-    return made
 
 
 def kernel_on(device: str, bundle: Bundle) -> Kernel:

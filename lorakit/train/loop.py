@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import shlex
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from lorakit.train import checkpoint, checkpointing, device, download, lock, opt
 from lorakit.train.adapters import files, final, lora, metadata
 from lorakit.train.batches import Batches
 from lorakit.train.control import Control
+from lorakit.train.families import family_of
 from lorakit.train.families.stable_diffusion import DTYPES, StableDiffusion
 from lorakit.train.moving import Moving
 from lorakit.train.neighbours import Neighbours
@@ -36,11 +36,6 @@ from lorakit.train.step import Model, step
 
 MAX_SKIPPED = 5
 """Steps in a row whose loss is not finite, after which the run stops."""
-
-
-def family_of(bundle: Bundle) -> StableDiffusion:
-    """What loads, encodes, predicts and draws for a bundle's family."""
-    return importlib.import_module(f"lorakit.train.families.{bundle.base.family}").FAMILY
 
 
 def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.device) -> Finished:
@@ -75,9 +70,7 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
         weights,
         Objective.of(schedule, base.prediction, bundle.loss.snr_gamma),
         optim.optimizer(bundle.train, weights),
-        torch.amp.GradScaler(
-            where.type, init_scale=INITIAL_SCALE, enabled=bundle.train.precision == "fp16"
-        ),
+        optim.scaler(bundle.train, where),
         bundle.train.clip_norm,
     )
     batches = Batches(ready.samples, bundle, ready.scale, len(schedule), where, dtype)
@@ -156,9 +149,6 @@ def _check_room(run: Path, training: Training, bundle: Bundle) -> None:
             ExitCode.DATA,
         ) from error
 
-
-INITIAL_SCALE = 2.0**16
-"""Where the loss scaling of fp16 starts; it falls by half with each step that overflows."""
 
 MIN_SCALE = 2.0**-10
 """A loss scaling below this means that fp16 overflows whatever is done."""
@@ -253,7 +243,7 @@ class Training:
     def _look_at_weights(self) -> None:
         """Raise where the trained weights do not move."""
         scaler = self.model.scaler
-        called_off = scaler.is_enabled() and scaler.get_scale() < INITIAL_SCALE
+        called_off = scaler.is_enabled() and scaler.get_scale() < optim.INITIAL_SCALE
         still = self._moving.look(called_off) if self._moving else []
         if still is None:
             return

@@ -62,6 +62,16 @@ def optimizer(train: Train, weights: list[torch.nn.Parameter]) -> torch.optim.Op
     )
 
 
+INITIAL_SCALE = 2.0**16
+"""Where the loss scaling of fp16 starts; it falls by half with each step that overflows."""
+
+
+def scaler(train: Train, where: torch.device) -> torch.amp.GradScaler:
+    """Loss scaling for fp16, which does nothing for other precisions; meta has that of a CPU."""
+    kind = "cpu" if where.type == "meta" else where.type
+    return torch.amp.GradScaler(kind, init_scale=INITIAL_SCALE, enabled=train.precision == "fp16")
+
+
 def update(made: torch.optim.Optimizer, called_off: Tensor) -> None:
     """One optimizer step that leaves weights and state as they are where `called_off` is 1.
 

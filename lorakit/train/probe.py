@@ -145,7 +145,9 @@ class _Trials:
         dtype = trials.PRECISIONS[worked[0] if worked else "fp32"]
         told, failure = self._attempt("attention", partial(trials.served, device, dtype))
         self._tell(attention="" if failure else told)
-        for name, backend in trials.KERNELS.items():
+        # Other devices take these wishes without a word and do not heed them.
+        choice = trials.KERNELS if device.type in ("cuda", "xpu", "cpu") else {}
+        for name, backend in choice.items():
             trial = partial(trials.attend, device, dtype, backend)
             self._tell(kernel=name, said=self._attempt(f"{name} attention", trial)[1])
         for name, use in trials.modules(device, dtype, compile_too).items():

@@ -52,12 +52,30 @@ def of(family: str, folder: Path | None = None) -> Sizes:
 
 
 def unet(config: Mapping[str, Any], dtype: torch.dtype, where: torch.device | str) -> Any:
-    """A frozen UNet with random weights, or with none on meta."""
+    """A frozen UNet with random weights, or with none on meta.
+
+    They are made where they lie and in their dtype: nothing travels, and no fp32 copy is made.
+    """
     from diffusers import UNet2DConditionModel
 
-    with torch.device(where):
+    with torch.device("meta"):
         made = UNet2DConditionModel(**config)
-    return torch.nn.Module.to(made, dtype).eval().requires_grad_(False)
+    torch.nn.Module.to(made, dtype)
+    if torch.device(where).type != "meta":
+        made.to_empty(device=where)
+        for weight in made.parameters():
+            _fill(weight)
+    return made.eval().requires_grad_(False)
+
+
+@torch.no_grad()
+def _fill(weight: torch.nn.Parameter) -> None:
+    """Matrices get numbers so small that fp16 does not overflow; a vector is a bias or the scale
+    of a norm, and 1 does for both."""
+    if weight.ndim > 1:
+        weight.normal_(std=0.02)
+    else:
+        weight.fill_(1.0)
 
 
 def model(
@@ -77,10 +95,7 @@ def model(
         weights,
         Objective.of(schedule, "epsilon", bundle.loss.snr_gamma),
         optim.optimizer(bundle.train, weights),
-        torch.amp.GradScaler(
-            "cpu" if where.type == "meta" else where.type,
-            enabled=bundle.train.precision == "fp16",
-        ),
+        optim.scaler(bundle.train, where),
         bundle.train.clip_norm,
     )
 

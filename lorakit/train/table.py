@@ -25,6 +25,7 @@ from lorakit.families.blocks import units
 from lorakit.families.families import FAMILIES
 from lorakit.train import dryrun, optim, sizes
 from lorakit.train.dryrun import Step, nbytes
+from lorakit.train.families import family_of
 from lorakit.train.memory import Kernel, LiveStorages, Scratch, attention_of
 from lorakit.train.sizes import Sizes
 from lorakit.train.step import DTYPES, Batch, Model
@@ -215,7 +216,7 @@ def moments(curve: np.ndarray, always: np.ndarray) -> list[list[float]]:
 def steps(name: str, shape: Sizes, targets: str, bits: str, kinds: list[str]) -> dict[str, Any]:
     """Training with each optimizer, each kind of attention and each checkpointing; denoising."""
     first = bundle_of(name, targets, bits)
-    family, dtype = dryrun.family_of(first), DTYPES[PRECISION[bits]]
+    family, dtype = family_of(first), DTYPES[PRECISION[bits]]
     unet, weights = dryrun.prepared(family, shape, first)
     batch = sizes.batch(shape.unet, BATCH, (ROWS * SQUARE, SQUARE), dtype, "meta")
     adapter = nbytes(weights)

@@ -55,10 +55,22 @@ def crash(error: Exception) -> tuple[str, ExitCode]:
     return f"{type(error).__name__}: {text}", code
 
 
+_CARD = (
+    "no kernel image is available",
+    "invalid device function",
+    "driver version is insufficient",
+    "driver/library version mismatch",
+)
+"""What PyTorch says where it and the card or its driver do not fit together."""
+
+
 def _crashed(error: Exception, log: Log) -> int:
     text, code = crash(error)
     message, hint = f"Training ended with {text}", "The whole report is in train.log of the run."
-    if code == ExitCode.OUT_OF_MEMORY:
+    if any(words in str(error).lower() for words in _CARD):
+        code = ExitCode.NO_HARDWARE
+        hint = "This PyTorch does not fit the card: lorakit hardware --probe says what to try."
+    elif code == ExitCode.OUT_OF_MEMORY:
         message, hint = out_of_memory.explain(str(error)) or (message, out_of_memory.SMALLER)
     log.append(Failed(message=message, hint=hint, exit_code=int(code)))
     return int(code)

@@ -15,6 +15,7 @@ from lorakit.errors import LorakitError
 from lorakit.families.base_model import BaseFacts, inspect, recognised, usual
 from lorakit.hardware.detect import detect
 from lorakit.hardware.facts import Hardware
+from lorakit.hardware.speed import recalled
 from lorakit.planner.check import check
 from lorakit.planner.facts import Facts
 from lorakit.survey import survey
@@ -29,7 +30,7 @@ Progress = Callable[[int, int], None]
 
 def machine() -> Hardware:
     """What is here."""
-    return detect()
+    return recalled(detect())
 
 
 def base(answers: Answers, here: Path) -> BaseFacts:

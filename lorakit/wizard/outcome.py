@@ -11,6 +11,7 @@ from lorakit.bundle.models import Bundle
 from lorakit.bundle.paths import absolute
 from lorakit.bundle.write import write
 from lorakit.errors import LorakitError
+from lorakit.planner.estimate import Estimate
 from lorakit.wizard import draft
 from lorakit.wizard.paths import tidy
 
@@ -28,6 +29,8 @@ class Outcome:
     folder: Path = Path()
     """What relative paths in `bundle` count from."""
     path: Path | None = None
+    estimate: Estimate | None = None
+    """What the training is predicted to take."""
 
 
 def file_for(text: str, folder: Path) -> Path:

@@ -183,7 +183,7 @@ def _of(doc: FieldDoc, proposal: Proposal) -> Iterator[Row]:
         value=shown(proposal.value(doc.key)),
         why=_why(doc.key, proposal, recommended),
         changed=changed,
-        doc=doc.doc,
+        doc=" ".join([doc.doc, *_rejected(doc.key, proposal)]),
         allowed=doc.allowed or ", ".join(choices),
         recommended=recommended,
         choices=choices,
@@ -198,6 +198,13 @@ def _why(key: str, proposal: Proposal, recommended: str) -> str:
         scale = proposal.value(key) / proposal.value("adapter.rank")
         words = f"scale {scale:.2f}{'; ' if words else ''}{words}"
     return words
+
+
+def _rejected(key: str, proposal: Proposal) -> Iterator[str]:
+    """Why a faster value is not the recommended one."""
+    for other, value, why in proposal.rejected:
+        if other == key:
+            yield f"Why not {shown(value)}: {why}"
 
 
 def _prompts(doc: FieldDoc, proposal: Proposal) -> Iterator[Row]:

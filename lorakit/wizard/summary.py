@@ -12,7 +12,10 @@ from lorakit.families.base_model import BaseFacts
 from lorakit.families.families import FAMILIES
 from lorakit.hardware.facts import Accelerator, Hardware
 from lorakit.planner.disk import needed_bytes
+from lorakit.planner.estimate import Estimate
 from lorakit.planner.facts import Facts
+from lorakit.runs.launch import predicted
+from lorakit.runs.state import predictions
 from lorakit.runs.words import UNKNOWN, number, plural, size
 from lorakit.wizard.steps import step_of
 
@@ -38,8 +41,13 @@ def of_machine(hardware: Hardware) -> Iterator[Line]:
 
 
 def _card(card: Accelerator) -> str:
-    words = f"{card.name}, {_free(card.memory_free_gib, card.memory_total_gib)}"
-    return words if card.visible else f"{words}, hidden by the environment"
+    marks = (
+        ("integrated", card.integrated),
+        ("memory shared with the system", card.unified),
+        ("hidden", not card.visible),
+    )
+    free = _free(card.memory_free_gib, card.memory_total_gib)
+    return ", ".join([card.name, free, *(word for word, so in marks if so)])
 
 
 def _free(free: float | None, total: float | None) -> str:
@@ -114,7 +122,13 @@ def of_bundle(bundle: Bundle, facts: Facts) -> list[Line]:
         ("memory", f"checkpointing {_checkpointed(bundle)}, attention {bundle.memory.attention}"),
         ("sample", f"{prompts}, {often}" if sample.prompts else "none"),
         ("save", f"{kept}; up to {size(needed_bytes(bundle, facts.base))} on disk"),
+        ("takes", _taken(facts.estimate)),
     ]
+
+
+def _taken(estimate: Estimate | None) -> str:
+    told = predictions(predicted(estimate)) if estimate else ()
+    return ", ".join(filter(None, told)) or UNKNOWN
 
 
 def _checkpointed(bundle: Bundle) -> str:

@@ -79,7 +79,7 @@ bundles = st.builds(
         seed=st.integers(0, 2**63 - 1),
     ),
     loss=st.builds(Loss, snr_gamma=between(0, 100)),
-    memory=st.builds(Memory, checkpointing=st.sampled_from(("none", "full"))),
+    memory=st.builds(Memory, checkpointing=st.sampled_from(("none", "full")) | st.integers(1, 999)),
     sample=st.builds(
         Sample, prompts=st.lists(st.text(), max_size=4).map(tuple), negative=st.text()
     ),

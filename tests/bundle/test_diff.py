@@ -72,6 +72,7 @@ def test_a_whole_number_equals_the_same_with_a_point() -> None:
         ("adapter.alpha=9", True),
         ("dataset.sources[0].repeats=9", True),
         ("memory.checkpointing=full", True),
+        ("memory.checkpointing=5", True),
     ],
 )
 def test_the_digest_of_the_settings_is_of_those_that_count(setting: str, counts: bool) -> None:

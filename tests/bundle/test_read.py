@@ -164,6 +164,28 @@ def test_other_wrong_values(table: str, what: str, fix: str) -> None:
     assert found.line == 8
 
 
+@pytest.mark.parametrize(
+    ("given", "what", "fix"),
+    [
+        ('"5"', 'is "5", a text; it takes none, full, or 1 to 999.', "Remove the quotes: write 5."),
+        ("0", "is 0; allowed: none, full, or 1 to 999.", 'The default is "none".'),
+        ("1000", "is 1000; allowed: none, full, or 1 to 999.", 'The default is "none".'),
+        ("5.0", "is 5.0; it takes none, full, or 1 to 999.", "Write 5."),
+        ("true", "is true; it takes none, full, or 1 to 999.", 'Write checkpointing = "full".'),
+        ("false", "is false; it takes", 'Write checkpointing = "none".'),
+        ('"ful"', 'is "ful"; allowed: none, full', 'Did you mean checkpointing = "full"?'),
+        ('"some"', 'is "some"; allowed: none, full, or 1 to 999.', "Write one of these."),
+        ("[5]", "is [5]; it takes none, full, or 1 to 999.", 'Write checkpointing = "none".'),
+        ("{ blocks = 5 }", "is a table; it takes none, full", 'Write checkpointing = "none".'),
+    ],
+)
+def test_a_number_or_one_of_two_words(given: str, what: str, fix: str) -> None:
+    """One problem, although two types would do."""
+    found = problem(f"{SMALL}\n[memory]\ncheckpointing = {given}\n")
+    assert found.what.startswith(f"memory.checkpointing {what}")
+    assert (found.where, found.fix, found.line) == ("memory.checkpointing", fix, 8)
+
+
 def test_a_whole_number_does_where_any_number_does() -> None:
     learning_rate = parse(with_train("learning_rate = 1")).train.learning_rate
     assert type(learning_rate) is float
@@ -352,6 +374,7 @@ def test_overrides_replace_values_before_anything_is_checked() -> None:
             "dataset.buckets=false",
             "train.optimizer_options.eps=1e-6",
             "sample.negative=1\nseed = 2",
+            "memory.checkpointing=12",
         ],
     )
     assert bundle.train.steps == 300
@@ -361,6 +384,8 @@ def test_overrides_replace_values_before_anything_is_checked() -> None:
     assert bundle.dataset.buckets is False
     assert bundle.train.optimizer_options.eps == 1e-6
     assert bundle.sample.negative == "1\nseed = 2"
+    assert bundle.memory.checkpointing == 12
+    assert parse(SMALL, ["memory.checkpointing=full"]).memory.checkpointing == "full"
 
 
 @pytest.mark.parametrize(
@@ -371,6 +396,7 @@ def test_overrides_replace_values_before_anything_is_checked() -> None:
         ("train.learning_rate=.0001", "train.learning_rate", '".0001", a text', "Write 1e-4."),
         ("dataset.buckets=True", "dataset.buckets", "a text", "Write true."),
         ('train.steps="9"', "train.steps", "a text", "Remove the quotes: write 9."),
+        ('memory.checkpointing="9"', "memory.checkpointing", "a text", "quotes: write 9."),
         ("train.steps=0", "train.steps", "allowed: 1 to", "The default is 1500."),
         ("train.steps", "train.steps", "names no value", "--set train.steps=300"),
         ("=3", "", "names no key", "--set train.steps=300"),

@@ -64,6 +64,10 @@ def test_the_json_schema_describes_every_key() -> None:
     train = schema["$defs"]["Train"]["properties"]
     assert train["learning_rate"]["exclusiveMinimum"] == 0
     assert train["optimizer"]["enum"] == ["adamw", "adafactor"]
+    assert schema["$defs"]["Memory"]["properties"]["checkpointing"]["anyOf"] == [
+        {"enum": ["none", "full"], "type": "string"},
+        {"maximum": 999, "minimum": 1, "type": "integer"},
+    ]
     assert set(schema["properties"]) == set(tomllib.loads(FULL))
     assert "null" not in json.dumps(schema)
     assert schema["properties"]["lock"]["$ref"] == "#/$defs/Lock"

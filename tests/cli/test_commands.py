@@ -231,8 +231,9 @@ def test_results_are_json_where_json_is_asked_for(lorakit: Command) -> None:
     assert json.loads(lorakit("schema").stdout)["type"] == "object"
     assert "cpu_threads" in json.loads(lorakit("hardware", "--json").stdout)
     listed = json.loads(lorakit("presets", "--json").stdout)
-    one = json.loads(lorakit("presets", listed[0]["name"], "--json").stdout)
+    one = json.loads(lorakit("presets", "show", listed[0]["name"], "--json").stdout)
     assert one["settings"]
+    assert all(preset["unfit"] is not None for preset in listed)
 
 
 def test_hardware_can_be_kept_in_a_file(lorakit: Command, tmp_path: Path) -> None:
@@ -245,11 +246,52 @@ def test_hardware_can_be_kept_in_a_file(lorakit: Command, tmp_path: Path) -> Non
 
 
 def test_presets_are_listed_and_shown(lorakit: Command) -> None:
-    name = lorakit("presets").stdout.split()[0]
-    assert f'name = "{name}"' in lorakit("presets", name).stdout
-    ended = lorakit("presets", "no-such-preset")
+    listed = lorakit("presets").stdout
+    name = listed.split()[0]
+    assert lorakit("presets", "list").stdout == listed
+    assert f'name = "{name}"' in lorakit("presets", "show", name).stdout
+    ended = lorakit("presets", "show", "no-such-preset")
     assert ended.returncode == 2
     assert "lorakit: error: There is no preset" in ended.stderr
+
+
+def test_presets_that_are_not_for_this_machine_say_why(lorakit: Command) -> None:
+    env = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
+    fit, _, others = lorakit("presets", env=env).stdout.partition("\nNot for this machine, CPU")
+    assert "pico-cpu" in fit
+    assert "sdxl-8gib" not in fit
+    (line,) = [line for line in others.splitlines() if line.startswith("sdxl-8gib ")]
+    assert line.endswith("is for cuda, and training here runs on cpu")
+
+
+def test_a_preset_is_copied_whole_and_over_no_other_file(lorakit: Command, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    assert lorakit("presets", "copy", "sdxl-8gib", file).returncode == 0
+    assert lorakit("presets", "show", file).stdout == file.read_text()
+    ended = lorakit("presets", "copy", "sd1-8gib", file)
+    assert ended.returncode == 2
+    assert "exists already" in ended.stderr
+
+
+def test_a_preset_of_ones_own_is_saved_from_a_bundle(
+    bundle: Path, lorakit: Command, tmp_path: Path
+) -> None:
+    text = bundle.read_text().replace("steps = 30", "steps = 30  # enough for now")
+    bundle.write_text(text.replace('pictures"', 'pictures"\ntrigger = "ohwx"'))
+    env = {"LORAKIT_PRESETS": str(tmp_path / "presets")}
+    ended = lorakit("presets", "save", "short", "--from", bundle, "--title", "Short", env=env)
+    assert ended.stdout == f"{tmp_path / 'presets' / 'short.toml'}\n"
+    saved = Path(ended.stdout.strip()).read_text()
+    for personal in ("ohwx", "my [dog]", "dog", str(tmp_path)):
+        assert personal not in saved
+    assert "# enough for now" in saved
+    assert lorakit("presets", env=env).stdout.startswith("short ")
+    again = lorakit("presets", "save", "short", "--from", bundle, env=env)
+    assert again.returncode == 2
+    assert (
+        lorakit("presets", "save", "short", "--from", bundle, "--overwrite", env=env).returncode
+        == 0
+    )
 
 
 def test_an_error_is_told_without_a_traceback_unless_asked_for(lorakit: Command) -> None:

@@ -26,7 +26,7 @@ def test_this_machine_in_lines(lorakit: Command) -> None:
     names = [line.split()[1] for line in lines[:-1] if line[0] != " "]
     for name in ("python", "packages", "pytorch", "card", "ram", "runs", "hub", "token", "logout"):
         assert name in names
-    assert lines[-1].startswith("Trains on CPU, ")
+    assert lines[-1].startswith("Training runs on CPU, ")
     assert "hf_planted" not in ended.stdout + ended.stderr
     assert "\x1b" not in ended.stdout
 
@@ -50,9 +50,9 @@ def test_json_is_json_and_nothing_else(lorakit: Command) -> None:
     assert ended.stderr == ""
 
 
-def test_a_terminal_without_ticks_gets_ascii(lorakit: Command) -> None:
+def test_a_terminal_without_ticks_gets_ascii(process: Command) -> None:
     env = {"PYTHONIOENCODING": "ascii"}
-    ended = lorakit("doctor", "--hardware", machine("driver-updated"), env=env)
+    ended = process("doctor", "--hardware", machine("driver-updated"), env=env)
     assert ended.returncode == 0
     assert ended.stdout.isascii()
     lines = ended.stdout.splitlines()

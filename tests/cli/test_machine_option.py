@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from terminal import Terminal
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 MACHINES = Path(__file__).parents[1] / "data" / "hardware"
@@ -91,3 +92,11 @@ def test_a_file_that_is_no_machine_is_one_error(
         f"lorakit: error: The file {bundle} holds no machine.\n"
         "  lorakit hardware --save FILE writes one.\n"
     )
+
+
+def test_the_screen_shows_the_machine_of_the_file(
+    terminal: Callable[..., Terminal],
+) -> None:
+    screen = terminal("new", "--hardware", machine("h200"))
+    screen.until("NVIDIA H200")
+    assert "INTEL(R) XEON(R) PLATINUM 8568Y+" in screen.text

@@ -50,7 +50,7 @@ class FakeNvml:
 
     @staticmethod
     def _answer(value: Any) -> Any:
-        if isinstance(value, int) and value == UNSUPPORTED:
+        if isinstance(value, int) and value in (UNSUPPORTED, pynvml.NVML_ERROR_NO_PERMISSION):
             raise pynvml.NVMLError(value)
         return value
 

@@ -183,7 +183,8 @@ def test_names_of_targets(version: int, name: str) -> None:
     assert amd.target_name(version) == name
 
 
-ROCM_SMI = """WARNING: AMD GPU device(s) is/are in a low-power state.
+ROCM_SMI = """[WARN] a rail is off
+WARNING: AMD GPU device(s) is/are in a low-power state.
 
 {"card0": {"Card series": "Navi 31 [Radeon RX 7900 XTX]", "Card model": "0x0e3b",
 "Unique ID": "0x43cc6de9b1f2d9a8", "PCI Bus": "0000:03:00.0", "GFX Version": "gfx1100",
@@ -219,6 +220,37 @@ def test_amd_smi(said: object) -> None:
     assert (card.name, card.architecture) == ("AMD Instinct MI300X", "gfx942")
     assert (card.uuid, card.pci) == ("GPU-6f1f0a2b3c4d5e6f", "0000:83:00.0")
     assert card.memory_total_gib == pytest.approx(191.98, abs=0.01)
+
+
+def test_the_library_of_the_tool_is_asked_in_a_process_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "amdsmi.py").write_text(
+        "print('amdsmi says hello')\n"
+        "def amdsmi_init(): pass\n"
+        "def amdsmi_get_processor_handles(): return [0]\n"
+        f"def amdsmi_get_gpu_asic_info(card): return {MI300X['asic']!r}\n"
+        "def amdsmi_get_gpu_device_bdf(card): return '0000:83:00.0'\n"
+        "def amdsmi_get_gpu_vram_usage(card): return {'vram_total': 196592, 'vram_used': 1024}\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (card,) = amd_smi.ask()
+    assert (card.name, card.pci) == ("AMD Instinct MI300X", "0000:83:00.0")
+    assert card.memory_total_gib == pytest.approx(191.98, abs=0.01)
+
+
+@pytest.mark.parametrize("script", ["exit 1", "exec sleep 20", "echo '[]'"])
+def test_a_tool_that_fails_or_hangs_is_no_card(
+    script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("amd-smi", "rocm-smi"):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(amd_smi, "SECONDS", 0.3)
+    assert amd_smi.ask() == ()
 
 
 def test_what_the_kernel_lacks_comes_from_the_tool_by_place() -> None:

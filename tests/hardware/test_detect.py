@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pynvml
 import pytest
@@ -182,3 +183,56 @@ def test_nvidia_cards_are_seen_on_the_bus(tmp_path: Path) -> None:
         (tmp_path / name / "vendor").write_text(vendor)
         (tmp_path / name / "class").write_text(kind)
         assert host.nvidia_on_bus(tmp_path) is (name == "b")
+
+
+def test_signs_of_a_card_in_a_container(tmp_path: Path) -> None:
+    assert host.nvidia_signs(tmp_path) == host.NvidiaSigns(wsl=host.is_wsl())
+    for name in ("dev/nvidiactl", ".dockerenv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    signs = host.nvidia_signs(tmp_path)
+    assert (signs.container, signs.device_files) == (True, False)
+    (tmp_path / "dev/nvidia0").touch()
+    assert host.nvidia_signs(tmp_path).device_files
+
+
+def test_processes_are_named_as_far_as_they_are_ours_to_see() -> None:
+    import os
+
+    assert host.process_name(os.getpid())
+    assert host.process_name(999_999_999) == ""
+    busy = {**GTX_1080_TI, "GraphicsRunningProcesses": [SimpleNamespace(pid=7, usedGpuMemory=1)]}
+    (card,) = nvml.ask(FakeNvml(busy), named=lambda pid: f"p{pid}").accelerators
+    assert [p.name for p in card.processes] == ["p2113", "p977", "p7"]
+    in_windows = nvml.ask(FakeNvml(busy), host.NvidiaSigns(wsl=True), named=lambda pid: "wrong")
+    assert {p.name for p in in_windows.accelerators[0].processes} == {""}
+
+
+def test_of_many_holders_the_largest_are_named() -> None:
+    held = tuple((100 + n, n << 30) for n in range(1, 6))
+    busy = {
+        **GTX_1080_TI,
+        "ComputeRunningProcesses": [SimpleNamespace(pid=p, usedGpuMemory=m) for p, m in held],
+    }
+    found = machine(FakeNvml(busy), "cpu", 8, (16, 8), torch("2.11.0+cu126", "12.6"))
+    assert "process 105 (5.0 GiB), process 104 (4.0 GiB), process 103 (3.0 GiB) and 2 more" in only(
+        found
+    )
+
+
+def test_a_driver_without_an_answer_for_memory_is_no_shared_memory() -> None:
+    shy = {**RTX_4090, "MemoryInfo": pynvml.NVML_ERROR_NO_PERMISSION}
+    found = machine(FakeNvml(shy), "cpu", 8, (16, 8), torch("2.11.0+cu128", "12.8"))
+    (card,) = found.accelerators
+    assert (card.unified, card.memory_total_gib) == (False, None)
+
+
+def test_a_module_that_is_too_old_for_a_question_answers_the_others() -> None:
+    class Old(FakeNvml):
+        def __getattr__(self, name: str) -> object:
+            if name in ("nvmlDeviceGetNumGpuCores", "nvmlDeviceGetMigMode"):
+                raise AttributeError(name)
+            return super().__getattr__(name)
+
+    (card,) = nvml.ask(Old(RTX_4090)).accelerators
+    assert card == nvml.ask(FakeNvml(RTX_4090)).accelerators[0]

@@ -12,7 +12,7 @@ from lorakit.hardware import nvml
 from lorakit.hardware.detect import assemble
 from lorakit.hardware.facts import Accelerator, Hardware, Probe, Tried
 from lorakit.hardware.kernels import fault, override, served
-from lorakit.hardware.probe import merged
+from lorakit.hardware.merge import merged
 
 ROCM = ("gfx900", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1101", "gfx1200")
 CU130 = ("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120")

@@ -208,3 +208,4 @@ def test_the_cpu_on_purpose_hides_every_card() -> None:
     found = cards(RTX_4090, **on_cpu)
     assert (found.accelerator, found.idle) == (None, None)
     assert for_training(found, on_cpu)["CUDA_VISIBLE_DEVICES"] == ""
+    assert cards(RTX_4090, LORAKIT_CPU="0").accelerator is not None

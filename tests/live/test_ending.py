@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from lorakit.errors import ExitCode, LorakitError
 from lorakit.live.ending import conclude
 from lorakit.live.follow import Seen
 from lorakit.runs.directory import Run
+from lorakit.runs.events import Predicted
 
 DATA = Path(__file__).parents[1] / "data" / "events"
 
@@ -33,6 +35,23 @@ def test_checkpoints_that_could_not_be_written_are_in_the_end(run: Run) -> None:
     state = replace(ended.state, course=replace(ended.state.course, unsaved_count=2))
     lines, _ = conclude(run, replace(ended, state=state))
     assert "  saves   2 checkpoints could not be written" in lines
+
+
+def test_the_end_holds_what_was_predicted_against_what_it_took(run: Run) -> None:
+    ended = seen(run, "good")
+    told = Predicted(
+        peak_gib=1.2, step_seconds_low=0.2, step_seconds_high=0.6, total_seconds_low=20,
+        total_seconds_high=100,
+    )  # fmt: skip
+    state = replace(ended.state, predicted=told)
+    lines, _ = conclude(run, replace(ended, state=state))
+    assert lines[0].endswith("(predicted 20s to 1m 40s)")
+    assert any(
+        re.match(r"  speed   0\.\d+ s a step \(predicted 0\.20 to 0\.60\)", x) for x in lines
+    )
+    assert any(re.match(r"  memory  peak \d\.\d GiB \(predicted 1\.2\)", x) for x in lines)
+    before, _ = conclude(run, ended)
+    assert "predicted" not in "\n".join(before)
 
 
 def test_a_good_end_says_what_came_out_and_what_to_do_with_it(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from rich.console import Console
 
 from lorakit.live.bars import ASCII_LEVELS, BLOCKS, bar, can_draw, sparkline
 from lorakit.live.panel import Surroundings, render
-from lorakit.runs.events import Noted, Saved, SaveFailed, Sensed, Started, Tail
+from lorakit.runs.events import Noted, Predicted, Saved, SaveFailed, Sensed, Started, Tail
 from lorakit.runs.state import RunState, fold, replay
 from lorakit.runs.status import Status
 
@@ -70,6 +71,50 @@ def test_the_panel_tells_all_that_is_known_in_words() -> None:
     assert "Ctrl-C stop and save" in shown[-1]
 
 
+PREDICTED = Predicted(
+    time=1.0, peak_gib=1.5, step_seconds_low=0.4, step_seconds_high=0.55,
+    total_seconds_low=60, total_seconds_high=90,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_what_was_predicted_stands_beside_what_was_measured(width: int) -> None:
+    state = replace(recorded("killed"), predicted=PREDICTED)
+    shown = [line.rstrip() for line in lines(state, width=width)]
+    assert " a step  0.50 s (predicted 0.40 to 0.55)     predicted in all 1m 00s to 1m 30s" in shown
+    memory = next(line for line in shown if line.startswith(" memory"))
+    assert "now 1.2" in memory
+    assert "peak 1.4 of 23.6 GiB, predicted 1.5" in memory
+    assert memory.endswith("6 %")
+
+
+def test_a_full_card_and_its_prediction_fit_on_a_narrow_terminal() -> None:
+    sensed = Sensed(
+        time=1.0, memory_of="VRAM", memory_gib=23.1, memory_peak_gib=23.2, memory_total_gib=23.6
+    )
+    state = fold(replace(RunState(), predicted=replace(PREDICTED, peak_gib=22.4)), sensed)
+    memory = next(line for line in lines(state) if line.startswith(" memory"))
+    assert memory == (
+        " memory  VRAM  now 23.1  peak 23.2 of 23.6 GiB, predicted 22.4  98 %  near limit"
+    )
+
+
+def test_what_was_not_predicted_is_not_spoken_of() -> None:
+    assert "predicted" not in "\n".join(lines(recorded("killed")))
+    unknown = replace(recorded("killed"), predicted=Predicted(time=1.0))
+    assert lines(unknown) == lines(recorded("killed"))
+
+
+def test_until_the_first_steps_are_done_the_predicted_speed_foretells_the_end() -> None:
+    started = replace(recorded("killed"), process_steps=0, window=(), predicted=None)
+    assert started.eta_seconds is None
+    foretold = replace(started, predicted=PREDICTED).eta_seconds
+    assert foretold is not None
+    assert 64 * 0.4 < foretold < 64 * 0.55 + 10
+    warm = replace(recorded("killed"), predicted=replace(PREDICTED, step_seconds_high=100.0))
+    assert warm.eta_seconds == recorded("killed").eta_seconds
+
+
 def test_what_is_not_known_is_two_dashes_and_never_zero() -> None:
     shown = lines(RunState(), status="starting", title="dog")
     assert shown[0].split() == ["dog", "starting", "0s"]
@@ -89,8 +134,6 @@ def test_a_sensor_that_does_not_answer_is_two_dashes() -> None:
 def test_a_slow_model_is_told_in_seconds_a_step() -> None:
     state = recorded("killed")
     slow = tuple(p._replace(seconds=p.seconds * 10) for p in state.window)
-    from dataclasses import replace
-
     assert "5.00 s/it" in "\n".join(lines(replace(state, window=slow)))
 
 

@@ -4,7 +4,7 @@ import io
 from pathlib import Path
 
 from lorakit.live.plain import PlainLog, PlainView
-from lorakit.runs.events import Doing, Event, Sensed, Started, Stepped, Tail
+from lorakit.runs.events import Doing, Event, Predicted, Sensed, Started, Stepped, Tail
 from lorakit.runs.state import RunState, fold
 
 DATA = Path(__file__).parents[1] / "data" / "events"
@@ -88,3 +88,14 @@ def test_who_comes_late_gets_one_line_and_not_the_whole_past() -> None:
     later = stepped(70, fresh[-1][0].time + 1)
     view.show([(later, fold(state, later))], state, "training")
     assert stream.getvalue().count("\n") == 2
+
+
+def test_what_was_predicted_is_a_line_and_stands_beside_the_peak() -> None:
+    told_before = Predicted(
+        time=0.0, peak_gib=1.5, step_seconds_low=0.4, step_seconds_high=0.55,
+        total_seconds_low=60, total_seconds_high=90,
+    )  # fmt: skip
+    lines = told([told_before, *recorded("killed")])
+    assert lines[0] == "predicted: 1.5 GiB at most, 0.40 to 0.55 s a step, 1m 00s to 1m 30s in all"
+    assert "RAM peak 1.4 GiB (predicted 1.5)" in lines[-1]
+    assert told([Predicted(time=0.0)]) == []

@@ -5,20 +5,24 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
+from lorakit.bundle import read
 from lorakit.bundle.models import Bundle
 from lorakit.bundle.problems import Problem
+from lorakit.bundle.write import tables
 from lorakit.dataset.buckets import fit
 from lorakit.dataset.report import DatasetReport, Picture
 from lorakit.errors import ExitCode
-from lorakit.families.base_model import BaseFacts
-from lorakit.hardware.facts import Hardware
+from lorakit.families.base_model import BaseFacts, published, usual
+from lorakit.hardware.facts import Hardware, Probe, Tried
 from lorakit.hardware.files import load
+from lorakit.planner.budget import budget
 from lorakit.planner.check import RULES, check
 from lorakit.planner.disk import needed_bytes
+from lorakit.planner.estimate import Estimate, Part, Phase
 from lorakit.planner.facts import Facts
 
 MACHINES = Path(__file__).resolve().parent.parent / "data" / "hardware"
@@ -213,7 +217,7 @@ def test_optimizer_options(optimizer: str, options: dict[str, float], wrong: lis
 
 def test_every_optimizer_option_is_of_use_to_one() -> None:
     from lorakit.bundle.models import OptimizerOptions, Train
-    from lorakit.planner.check import USED
+    from lorakit.planner.optimizers import USED
 
     assert set.union(*USED.values()) == set(OptimizerOptions.model_fields)
     assert set(USED) == set(Train.model_fields["optimizer"].annotation.__args__)  # type: ignore[union-attr]
@@ -221,12 +225,102 @@ def test_every_optimizer_option_is_of_use_to_one() -> None:
 
 def test_xformers() -> None:
     asked = {"attention": "xformers"}
-    only(problems(memory=asked), "error", "memory.attention", "not installed.*attention=sdpa")
-    installed = replace(SOUND, modules=frozenset({"xformers"}))
+    untried = replace(SOUND, hardware=replace(SOUND.hardware, probe=None))
+    absent = problems(untried, memory=asked)
+    only(absent, "error", "memory.attention", "not installed.*attention=sdpa")
+    installed = replace(untried, modules=frozenset({"xformers"}))
     assert problems(installed, memory=asked) == []
-    on_cpu = replace(installed, hardware=machine("cpu-only"))
+    on_cpu = replace(installed, hardware=replace(machine("cpu-only"), probe=None))
     found = problems(on_cpu, memory=asked, train={"precision": "fp32"})
     assert "does not run on the CPU" in found[0].what
+
+
+@pytest.mark.parametrize(("family", "there"), [("sd1", 36), ("sdxl", 84)])
+def test_blocks_that_recompute(family: str, there: int) -> None:
+    """Of a base that nobody knows yet nothing is said."""
+    facts = replace(SOUND, base=replace(BASE, family=family, unet=published(family)))
+    assert problems(facts, memory={"checkpointing": there}) == []
+    found = problems(facts, memory={"checkpointing": there + 1})
+    only(found, "error", "memory.checkpointing", f"is {there + 1}.*has {there} blocks.*=full")
+    assert problems(memory={"checkpointing": 999}) == []
+    elsewhere = replace(SOUND, base=usual("sd1", "somebody/else"))
+    assert problems(elsewhere, memory={"checkpointing": 999}) == []
+    known = replace(SOUND, base=usual("sd1", "runwayml/stable-diffusion-v1-5"))
+    assert "has 36 blocks" in problems(known, memory={"checkpointing": 37})[0].what
+
+
+def of(gib: float, phase: Literal["training", "sampling"] = "training") -> Estimate:
+    """A prediction of this peak."""
+    parts = (Part(name="base weights", gib=0.25 * gib), Part(name="activations", gib=0.75 * gib))
+    return Estimate(phases=(Phase(name=phase, parts=parts),))
+
+
+KNOWN = replace(SOUND, base=replace(BASE, unet=published("sd1")))
+"""With a base that the table of memory holds."""
+
+ROOM = budget(SOUND.hardware)
+
+
+def test_a_peak_over_the_budget_says_what_to_change() -> None:
+    facts = replace(KNOWN, estimate=of(30.0), report=report(*[(512, 512)] * 40))
+    found = problems(facts, train={"batch_size": 8})
+    error = only(found, "error", found[0].where, "30.0 GiB, most of it activations .22.5.")
+    assert error.code == ExitCode.OUT_OF_MEMORY
+    assert ROOM.words in error.what
+    assert re.match(r"--set [a-z]+\.[a-z_]+=\w+.* takes \d+\.\d GiB\.$", error.fix)
+
+
+def test_the_change_that_is_named_really_fits() -> None:
+    """Fed back as --set, it leaves no error, on each machine that it is offered on."""
+    report_of_many = report(*[(512, 512)] * 64)
+    tried = 0
+    for file in sorted(MACHINES.glob("*.toml")):
+        facts = replace(KNOWN, hardware=machine(file.stem), report=report_of_many)
+        whole = bundle(train={"batch_size": 32, "precision": "fp32"}, adapter={"rank": 64})
+        for problem in check(whole, facts):
+            if problem.code != ExitCode.OUT_OF_MEMORY or not problem.fix.startswith("--set"):
+                continue
+            settings = re.findall(r"--set (\S+)=(\S+)", problem.fix)
+            changed, wrong = read.check(tables(whole), [f"{k}={v}" for k, v in settings])
+            assert changed is not None, wrong
+            tried += 1
+            left = [p for p in check(changed, facts) if p.code == ExitCode.OUT_OF_MEMORY]
+            assert left == [], (file.stem, problem.fix)
+    assert tried
+
+
+def test_a_peak_close_to_the_budget_is_doubtful() -> None:
+    room = ROOM.gib or 0.0
+    facts = replace(KNOWN, estimate=of(0.97 * room))
+    only(problems(facts), "warning", "memory.checkpointing", "It will be tight: training")
+    assert problems(replace(KNOWN, estimate=of(0.94 * room))) == []
+
+
+def test_memory_that_nobody_knows_is_no_reason_to_complain() -> None:
+    card = replace(SOUND.hardware.accelerators[0], memory_free_gib=None)
+    facts = replace(SOUND, hardware=replace(SOUND.hardware, accelerators=(card,)))
+    assert problems(replace(facts, estimate=of(1000.0))) == []
+
+
+def test_other_processes_are_named_where_they_are_what_is_in_the_way() -> None:
+    facts = replace(SOUND, hardware=machine("two-cards"), base=usual("sdxl", "a/b"))
+    found = problems(facts, dataset={"resolution": 1024}, train={"precision": "fp16"})
+    (error,) = [p for p in found if p.code == ExitCode.OUT_OF_MEMORY]
+    assert "The least that it can take is" in error.fix
+    assert re.search(r"hold memory of the card: .+ \(5\.5 GiB\)", error.fix)
+
+
+def test_xformers_that_was_tried_needs_no_looking_for() -> None:
+    """What the probe saw of a machine counts for more than what is installed on this one."""
+    asked = {"attention": "xformers"}
+
+    def seen(said: str) -> Facts:
+        card = SOUND.hardware.accelerators[0]
+        tried = Tried(kind="cuda", name=card.name, uuid=card.uuid, modules={"xformers": said})
+        return replace(SOUND, hardware=replace(SOUND.hardware, probe=Probe(devices=(tried,))))
+
+    assert problems(seen(""), memory=asked) == []
+    only(problems(seen("no kernel"), memory=asked), "error", "memory.attention", "no kernel")
 
 
 def test_a_large_base_on_the_cpu() -> None:
@@ -235,6 +329,23 @@ def test_a_large_base_on_the_cpu() -> None:
     only(problems(facts, train=quiet), "warning", "base.model", "CPU, 2 threads.*tens of seconds")
     small = replace(facts, base=replace(BASE, weight_bytes=4_000_000))
     assert problems(small, train=quiet) == []
+
+
+def test_a_card_that_this_pytorch_cannot_use_needs_a_word() -> None:
+    facts = replace(SOUND, hardware=machine("rtx4090-cpu-torch"))
+    fp32 = {"train": {"precision": "fp32"}}
+    [error, *_] = problems(facts, **fp32)
+    assert (error.severity, error.code) == ("error", ExitCode.NO_HARDWARE)
+    assert "PyTorch 2.11.0+cpu cannot use NVIDIA GeForce RTX 4090" in error.what
+    assert "--cpu" in error.fix
+    # pico is made for the CPU; hidden cards are the word; no card, no question.
+    pico = problems(facts, base={"model": "pico"}, **fp32)
+    assert all(p.severity == "warning" for p in pico)
+    cards = facts.hardware.accelerators
+    hidden = replace(facts.hardware, accelerators=tuple(replace(a, visible=False) for a in cards))
+    for hardware in (hidden, machine("cpu-only")):
+        found = problems(replace(facts, hardware=hardware), **fp32)
+        assert all(p.severity == "warning" for p in found)
 
 
 def test_prompts() -> None:

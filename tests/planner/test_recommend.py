@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -11,10 +14,12 @@ from lorakit.bundle.schema import find as find_field
 from lorakit.bundle.write import dump
 from lorakit.dataset.buckets import Fit
 from lorakit.dataset.report import DatasetReport, Picture
-from lorakit.families.base_model import BaseFacts
-from lorakit.families.families import FAMILIES
-from lorakit.hardware.facts import Accelerator, Hardware, TorchBuild
+from lorakit.errors import ExitCode
+from lorakit.families.base_model import BaseFacts, usual
+from lorakit.hardware.facts import Accelerator, Hardware, Probe, Process, TorchBuild, Tried
 from lorakit.hardware.files import load
+from lorakit.planner.budget import budget
+from lorakit.planner.estimate import estimate
 from lorakit.planner.presets import Preset, find, merge, shipped
 from lorakit.planner.recommend import Recommendation, recommend
 
@@ -112,16 +117,15 @@ def test_precision_follows_the_card(
 @pytest.mark.parametrize(
     ("count", "repeats", "batch", "accumulation", "expected"),
     [
-        (10, 1, 4, 4, (4, 2)), (1, 1, 4, 1, (1, 1)), (1, 10, 4, 1, (4, 1)), (3, 1, 8, 2, (3, 1)),
-        (100, 1, 4, 4, (4, 4)),
+        (10, 1, 4, 4, 8), (1, 1, 4, 1, 1), (1, 10, 4, 1, 4), (3, 1, 8, 2, 3), (100, 1, 4, 4, 16),
     ],
 )  # fmt: skip
 def test_a_step_never_sees_more_pictures_than_there_are(
-    count: int, repeats: int, batch: int, accumulation: int, expected: tuple[int, int]
+    count: int, repeats: int, batch: int, accumulation: int, expected: int
 ) -> None:
     chosen = preset(train={"batch_size": batch, "accumulation": accumulation})
     train = recommend(CPU, pictures(count, repeats), None, chosen).settings["train"]
-    assert (train["batch_size"], train["accumulation"]) == expected
+    assert train["batch_size"] * train["accumulation"] == expected
 
 
 @pytest.mark.parametrize(
@@ -164,32 +168,182 @@ def test_another_base_than_the_presets_drops_its_revision() -> None:
     assert (other["model"], other["revision"]) == ("c/d", "")
 
 
-XL = {"base": {"family": "sdxl"}, "dataset": {"resolution": 1024}}
+def test_fewer_pictures_in_a_step_want_a_lower_learning_rate() -> None:
+    chosen = preset(train={"batch_size": 12, "learning_rate": 3.5e-4})
+    found = recommend(CPU, pictures(3), None, chosen)
+    assert found.settings["train"]["learning_rate"] == 1.7e-4
+    assert "square root of 3 / 12" in found.reasons["train.learning_rate"]
+    same = recommend(CPU, pictures(12), None, chosen)
+    assert same.settings["train"]["learning_rate"] == 3.5e-4
+
+
+def test_published_rates_of_higher_ranks() -> None:
+    """1e-4 at rank 16, 8e-5 at 64, 6e-5 at 128, 5.1e-5 at 256: the fourth root comes near."""
+    for rank, published in ((64, 8e-5), (128, 6e-5), (256, 5.1e-5)):
+        found = recommend(CPU, None, None, preset(), {"adapter.rank": rank})
+        assert found.settings["train"]["learning_rate"] == pytest.approx(published, rel=0.12)
+
+
+def test_no_batch_is_larger_than_the_fullest_size() -> None:
+    """Twelve pictures of four sizes: batches of three, and as many pictures a step as asked for."""
+    wide = [
+        replace(p, fit=replace(p.fit, width=64 + n % 4))
+        for n, p in enumerate(pictures(12).pictures)
+    ]
+    found = recommend(
+        CPU, DatasetReport(pictures=tuple(wide)), None, preset(train={"batch_size": 6})
+    )
+    train = found.settings["train"]
+    assert (train["batch_size"], train["accumulation"]) == (3, 2)
+    assert "the fullest size has 3 pictures" in found.reasons["train.batch_size"]
+
+
+XL = {"base": {"family": "sdxl", "model": "a/b"}, "dataset": {"resolution": 1024}}
+
+
+def peak(hardware: Hardware, tables: dict[str, Any], **memory: Any) -> float:
+    """What the table predicts for a preset with these tables."""
+    whole_of = build(merge(merge(PICTURES, tables), {"memory": memory}))
+    found = estimate(whole_of, None, None, hardware).peak_gib
+    assert found is not None
+    return found
+
+
+def free_for(gib: float, share: float = 1.0) -> Hardware:
+    """A card with so much that may be used, and its reserve beside it."""
+    reserve = budget(card((8, 9))).reserve_gib
+    return card((8, 9), gib * share + reserve)
 
 
 @pytest.mark.parametrize(
-    ("free", "model", "tables", "expected"),
+    "tables",
     [
-        (20.0, "a/b", {}, "none"),
-        (3.1, "a/b", {}, "none"),
-        (2.9, "a/b", {}, "full"),
-        (3.1, "a/b", {"train": {"batch_size": 2}}, "full"),
-        (3.1, "a/b", {"dataset": {"resolution": 768}}, "full"),
-        (4.0, "a/b", {"train": {"precision": "fp32"}}, "full"),
-        (20.0, "a/b", {"memory": {"checkpointing": "full"}}, "full"),
-        (10.9, "a/b", XL, "none"),
-        (10.7, "a/b", XL, "full"),
-        (0.5, "pico", {}, None),
-        (None, "a/b", {}, None),
+        {"base": {"model": "a/b"}},
+        {"base": {"model": "a/b"}, "dataset": {"resolution": 768}},
+        XL,
+        merge(XL, {"adapter": {"rank": 128, "targets": "linear"}}),
+        merge(XL, {"memory": {"checkpointing": "full"}}),
     ],
 )
-def test_checkpointing_follows_free_memory(
-    free: float | None, model: str, tables: dict[str, Any], expected: str | None
+def test_checkpointing_is_used_where_its_memory_is_needed(tables: dict[str, Any]) -> None:
+    held = {"train.optimizer": "adamw", "train.precision": "bf16"}
+    any_card = card((8, 9))
+    most = peak(any_card, tables, checkpointing="none")
+    roomy = recommend(free_for(most, 1.1), None, None, preset(**tables), held)
+    assert roomy.settings["memory"]["checkpointing"] == "none"
+    assert f"takes {most:.1f} of the {1.1 * most:.1f}" in roomy.reasons["memory.checkpointing"]
+    short = recommend(free_for(most, 0.99), None, None, preset(**tables), held)
+    chosen = short.settings["memory"]["checkpointing"]
+    assert chosen != "none"
+    assert f"with none it is {most:.1f}" in short.reasons["memory.checkpointing"]
+    (rejected,) = [r for r in short.rejected if r[0] == "memory.checkpointing"]
+    assert rejected[1] == "none"
+    assert f"takes {most:.1f} GiB, and {0.99 * most:.1f} may be used" in rejected[2]
+    assert short.refusal is None
+
+
+def test_where_nothing_fits_the_least_is_named_and_what_would_help() -> None:
+    small = free_for(3.0)
+    found = recommend(small, None, base("a/b", 1024, 32, "sdxl"), preset(**XL))
+    assert found.refusal is not None
+    assert found.refusal.code == ExitCode.OUT_OF_MEMORY
+    assert "3.0 of 3.2 GiB free may be used: 0.25 for other programs" in found.refusal.what
+    assert re.search(r"The least that it can take is \d+\.\d GiB", found.refusal.fix)
+    assert "Stable Diffusion 1.x" in found.refusal.fix
+
+
+def test_processes_that_hold_the_card_are_named() -> None:
+    hardware = free_for(3.0)
+    held = (Process(pid=2113, name="blender", memory_gib=30.0),)
+    busy = replace(hardware, accelerators=(replace(hardware.accelerators[0], processes=held),))
+    refusal = recommend(busy, None, None, preset(**XL)).refusal
+    assert refusal is not None
+    assert "blender (30.0 GiB). Without them there is room enough." in refusal.fix
+
+
+def test_what_is_not_known_of_memory_decides_nothing() -> None:
+    found = recommend(card((8, 9), None), None, None, preset(memory={"checkpointing": "full"}))
+    assert found.settings["memory"]["checkpointing"] == "full"
+    assert found.refusal is None
+
+
+def test_a_persons_own_values_stay_and_the_others_suit_them() -> None:
+    """A high rank takes memory that rank 16 leaves free, and wants a lower learning rate."""
+    most = peak(card((8, 9)), XL, checkpointing="none")
+    hardware = free_for(most, 1.1)
+    chosen = preset(**XL, train={"learning_rate": 1e-4})
+    assert recommend(hardware, None, None, chosen).settings["memory"]["checkpointing"] == "none"
+    own = {"adapter.rank": 256, "train.optimizer": "adamw"}
+    found = recommend(hardware, None, None, chosen, own)
+    assert found.settings["adapter"]["rank"] == 256
+    assert found.settings["train"]["optimizer"] == "adamw"
+    assert found.settings["train"]["learning_rate"] == 5e-5
+    assert found.reasons["train.learning_rate"] == (
+        "1e-4 times the fourth root of 16 / 256, for the rank"
+    )
+    assert found.settings["memory"]["checkpointing"] != "none"
+
+
+def test_rocm_gets_checkpointing_at_high_ranks_with_its_surcharge_named() -> None:
+    """24 GiB of a Radeon RX 7900 XTX."""
+    radeon = Accelerator(
+        kind="rocm", name="AMD Radeon RX 7900 XTX", architecture="gfx1100",
+        memory_total_gib=24.0, memory_free_gib=23.4,
+    )  # fmt: skip
+    machine = Hardware(
+        torch=TorchBuild(version="2.11.0+rocm7.1", hip="7.1"), accelerators=(radeon,)
+    )
+    for targets, rank in (("attention", 256), ("linear", 128), ("linear", 256)):
+        own = {"adapter.rank": rank, "adapter.targets": targets, "train.optimizer": "adamw"}
+        found = recommend(machine, None, usual("sdxl", "a/b"), find("sdxl-rocm"), own)
+        assert found.refusal is None
+        assert found.settings["memory"] == {"checkpointing": ANY, "attention": "sdpa"}
+        assert found.settings["memory"]["checkpointing"] != "none"
+        why = found.reasons["memory.checkpointing"]
+        assert re.search(r"with none it is [\d.]+, [\d.]+ of them ROCm's surcharge", why)
+
+
+def with_probe(hardware: Hardware, **seen: Any) -> Hardware:
+    """A machine whose card was tried."""
+    one = replace(hardware.accelerators[0], uuid="GPU-1")
+    looked = Tried(kind=one.kind, name=one.name, uuid="GPU-1", **seen)
+    return replace(hardware, accelerators=(one,), probe=Probe(devices=(looked,)))
+
+
+@pytest.mark.parametrize(
+    ("capability", "modules", "attention"),
+    [
+        ((8, 6), {"xformers": ""}, "xformers"),
+        ((8, 0), {"xformers": ""}, "xformers"),
+        ((8, 9), {"xformers": ""}, "sdpa"),
+        ((8, 6), {"xformers": "no kernel"}, "sdpa"),
+        ((8, 6), {}, "sdpa"),
+    ],
+)
+def test_xformers_is_for_ampere_cards_where_it_works(
+    capability: tuple[int, int], modules: dict[str, str], attention: str
 ) -> None:
-    family = tables.get("base", {}).get("family", "sd1")
-    known = base(model, FAMILIES[family].resolution, family=family)
-    found = recommend(card((8, 9), free), None, known, preset(**tables))
-    assert found.settings.get("memory", {}).get("checkpointing") == expected
+    found = recommend(with_probe(card(capability), modules=modules), None, None, find("sd1-6gib"))
+    assert found.settings["memory"]["attention"] == attention
+    rejected = [r for r in found.rejected if r[0] == "memory.attention"]
+    assert bool(rejected) is (capability == (8, 6) and attention == "sdpa")
+
+
+def test_a_precision_that_was_tried_and_failed_is_not_used() -> None:
+    hardware = with_probe(card((8, 9)), precisions=("fp32", "fp16"))
+    found = recommend(hardware, None, None, find("sd1-standard"))
+    assert found.settings["train"]["precision"] == "fp16"
+
+
+def test_an_optimizer_that_is_changed_to_loses_the_options_of_the_other() -> None:
+    """Adafactor where adamw's two numbers for each of 680 million weights are too many."""
+    tables = merge(XL, {"adapter": {"rank": 256, "targets": "linear"}})
+    tables["train"] = {"optimizer": "adamw", "optimizer_options": {"beta1": 0.8}}
+    least = peak(card((8, 9)), tables, checkpointing="full")
+    found = recommend(free_for(least, 0.8), None, None, preset(**tables))
+    assert found.settings["train"]["optimizer"] == "adafactor"
+    assert found.settings["train"]["optimizer_options"] == {}
+    assert "adamw would take" in found.reasons["train.optimizer"]
 
 
 def test_prompts_are_captions_where_the_preset_has_none() -> None:

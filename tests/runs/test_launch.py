@@ -15,6 +15,7 @@ from lorakit import __version__
 from lorakit.bundle.read import parse
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.hardware.facts import Accelerator, Hardware, TorchBuild
+from lorakit.planner.estimate import Estimate, Part, Phase, Span
 from lorakit.runs import control, launch
 from lorakit.runs.directory import Run, create, find
 from lorakit.runs.events import decode
@@ -40,6 +41,26 @@ def until(true: Callable[[], bool], seconds: float = 20) -> None:
     while not true():
         assert time.monotonic() < end, "it did not come"
         time.sleep(0.01)
+
+
+def test_what_was_predicted_is_told_to_viewers(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAND_IN", "wait")
+    training = Phase(name="training", parts=(Part(name="base weights", gib=4.0),))
+    estimate = Estimate(
+        phases=(training,),
+        step_seconds=Span(low=0.4, high=0.55),
+        total_seconds=Span(low=600, high=840),
+    )
+    process = launch.launch(run, estimate)
+    assert launch.await_started(run, process)
+    told = run.state().predicted
+    assert told is not None
+    assert told.peak_gib == 4.0
+    assert (told.step_seconds_low, told.step_seconds_high) == (0.4, 0.55)
+    assert (told.total_seconds_low, told.total_seconds_high) == (600, 840)
+    assert "predicted: 4.0 GiB at most, 0.40 to 0.55 s a step, 10m 00s to 14m 00s in all" in [
+        line.text for line in run.state().log
+    ]
 
 
 def test_a_trainer_is_a_session_of_its_own_and_says_who_it_is(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image, ImageDraw
+from trainings import changed, trained, watched
 
 from lorakit.bundle.models import Bundle
 from lorakit.families.base_model import ASSETS
+from lorakit.runs.events import Event, Finished
 from lorakit.train.families import sd1, sd2, sdxl
 
 torch.set_num_threads(1)  # tests already run in parallel
@@ -105,7 +108,10 @@ def write_base(folder: Path, prediction: str = "epsilon", family: str = "sd1") -
 @pytest.fixture(scope="session")
 def tiny_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random epsilon model."""
-    return write_base(tmp_path_factory.mktemp("base") / "epsilon")
+    made = write_base(tmp_path_factory.mktemp("base") / "epsilon")
+    gc.collect()
+    gc.freeze()  # a training collects garbage; what the libraries are is none
+    return made
 
 
 @pytest.fixture(scope="session")
@@ -139,7 +145,11 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def bundle(tiny_base: Path, drawn: Path) -> Bundle:
-    """A request that trains in a second."""
+    """A request that trains in less than a second, as it draws nothing."""
+    return request(tiny_base, drawn)
+
+
+def request(tiny_base: Path, drawn: Path) -> Bundle:
     return Bundle.model_validate(
         {
             "schema": 1,
@@ -154,10 +164,53 @@ def bundle(tiny_base: Path, drawn: Path) -> Bundle:
                 "precision": "fp32",
                 "warmup_steps": 2,
             },
-            "sample": {"every": 3, "prompts": ["a yellow circle", "a robot"], "steps": 2},
+            "sample": {"every": 3, "prompts": [], "steps": 2},
             "save": {"every": 2, "keep": 2},
         }
     )
+
+
+PROMPTS = {"prompts": ["a yellow circle", "a robot"]}
+
+
+@pytest.fixture
+def drawing(bundle: Bundle) -> Bundle:
+    """The same, with pictures on the way."""
+    return changed(bundle, sample=PROMPTS)
+
+
+@pytest.fixture(scope="session")
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache for all trainings that are about something else."""
+    return tmp_path_factory.mktemp("shared") / "cache"
+
+
+@pytest.fixture(autouse=True)
+def warm_cache(shared_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most pictures and captions are encoded already."""
+    monkeypatch.setenv("LORAKIT_CACHE", str(shared_cache))
+
+
+@pytest.fixture(scope="session")
+def once(
+    tiny_base: Path, drawn: Path, shared_cache: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Finished, Path, list[Event]]:
+    """One run of `drawing` for all tests that look at one, or go on from it."""
+    run = tmp_path_factory.mktemp("once") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LORAKIT_CACHE", str(shared_cache))
+        log = watched(run)
+        wanted = changed(request(tiny_base, drawn), sample=PROMPTS)
+        return trained(wanted, run, log), run, log.events
+
+
+@pytest.fixture
+def finished(
+    once: tuple[Finished, Path, list[Event]], tmp_path: Path
+) -> tuple[Finished, Path, list[Event]]:
+    """How that run ended, a copy of it, and what it said."""
+    ended, run, events = once
+    return ended, Path(shutil.copytree(run, tmp_path / "run")), events
 
 
 @pytest.fixture

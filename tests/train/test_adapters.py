@@ -55,7 +55,11 @@ def shapes(unet: torch.nn.Module, name: str) -> dict[str, list[int]]:
 
 @pytest.mark.parametrize(
     ("name", "modules", "weights"),
-    [("sd1", 128, 797_184), ("sd2", 128, 829_952), ("sdxl", 560, 5_806_080)],
+    [
+        ("sd1", 128, 797_184),
+        ("sd2", 128, 829_952),
+        pytest.param("sdxl", 560, 5_806_080, marks=pytest.mark.slow),
+    ],
 )
 def test_rank_4_on_attention(name: str, modules: int, weights: int) -> None:
     unet = adapted(Adapter(rank=4, alpha=4.0, targets="attention"), name)

@@ -15,7 +15,6 @@ from lorakit.train.control import Control
 from lorakit.train.loop import train
 
 
-@pytest.mark.usefixtures("fresh_cache")
 def test_pico_writes_what_was_foretold(bundle: Bundle, tmp_path: Path) -> None:
     whole = bundle.model_dump(by_alias=True)
     whole["base"]["model"] = "pico"

@@ -21,8 +21,6 @@ from lorakit.train.families.stable_diffusion import StableDiffusion
 from lorakit.train.loop import train
 from lorakit.train.step import Batch, Conditions, Model, step
 
-pytestmark = pytest.mark.usefixtures("fresh_cache")
-
 FAMILY: dict[str, StableDiffusion] = {"sd2": sd2.FAMILY, "sdxl": sdxl.FAMILY}
 CPU = torch.device("cpu")
 
@@ -51,9 +49,14 @@ def from_folder(family: str, base: Path, **options: object) -> object:
     return kind.from_pretrained(base, local_files_only=True, **options)
 
 
-@pytest.mark.parametrize("family", FAMILY)
+@pytest.mark.parametrize("family", [pytest.param("sd2", marks=pytest.mark.slow), "sdxl"])
 @pytest.mark.parametrize(
-    ("precision", "checkpointing"), [("fp32", "none"), ("bf16", "full"), ("fp16", "none")]
+    ("precision", "checkpointing"),
+    [
+        ("fp32", "none"),
+        pytest.param("bf16", "full", marks=pytest.mark.slow),
+        pytest.param("fp16", "none", marks=pytest.mark.slow),
+    ],
 )
 def test_a_run_leaves_what_plain_diffusers_loads(
     family: str,
@@ -103,6 +106,7 @@ def test_a_run_leaves_what_plain_diffusers_loads(
         assert np.abs(np.asarray(picture, dtype=float) / 255 - own).max() <= 1 / 255 + 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILY)
 def test_the_answer_of_plain_diffusers_is_the_trainers_own(
     family: str, bundle: Bundle, tmp_path: Path, bases: dict[str, Path], monkeypatch: object
@@ -153,7 +157,7 @@ def test_each_picture_brings_its_own_sizes_and_texts(
         bundle,
         "sdxl",
         bases["sdxl"],
-        train={"precision": "bf16", "steps": 8},
+        train={"precision": "bf16", "steps": 5},
         sample={"prompts": []},
     )
     trained(wanted, tmp_path / "run")

@@ -62,7 +62,6 @@ def trained(bundle: Bundle, run: Path) -> tuple[Finished, list[Event]]:
     return finished, list(Reader(run / FILE).read())
 
 
-@pytest.mark.usefixtures("fresh_cache")
 def test_a_run_locks_its_bundle_and_a_second_one_is_the_same(own: Bundle, tmp_path: Path) -> None:
     finished, _ = trained(own, tmp_path / "first")
     text = (tmp_path / "first" / "bundle.toml").read_text()
@@ -89,7 +88,6 @@ def test_a_run_locks_its_bundle_and_a_second_one_is_the_same(own: Bundle, tmp_pa
     assert repeated.digest == finished.digest
 
 
-@pytest.mark.usefixtures("fresh_cache")
 def test_a_lock_that_cannot_be_written_ends_no_training(own: Bundle, tmp_path: Path) -> None:
     """A bundle's file that is gone stands for a full disk: the run goes on and says so."""
     run = tmp_path / "run"
@@ -110,7 +108,6 @@ class Stopping(Log):
             self.stop.write_text("{}")
 
 
-@pytest.mark.usefixtures("fresh_cache")
 def test_a_run_that_was_stopped_has_a_lock_without_a_result(own: Bundle, tmp_path: Path) -> None:
     run = tmp_path / "run"
     (run / "control").mkdir(parents=True)
@@ -125,7 +122,6 @@ def test_a_run_that_was_stopped_has_a_lock_without_a_result(own: Bundle, tmp_pat
     assert lock.result is None
 
 
-@pytest.mark.usefixtures("fresh_cache")
 def test_a_run_that_goes_on_elsewhere_says_so_and_promises_less(
     own: Bundle, tmp_path: Path
 ) -> None:

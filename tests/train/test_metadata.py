@@ -12,6 +12,7 @@ import pytest
 import torch
 from diffusers import StableDiffusionPipeline, UNet2DConditionModel
 from safetensors import safe_open
+from trainings import changed
 
 from lorakit.bundle.models import Adapter, Bundle, Dataset
 from lorakit.dataset.buckets import fit
@@ -100,7 +101,6 @@ def left_by(bundle: Bundle, run: Path, stopped: bool) -> dict[Path, int]:
 
 
 @pytest.mark.parametrize("stopped", [False, True], ids=["done", "stopped"])
-@pytest.mark.usefixtures("fresh_cache")
 def test_every_file_says_what_was_done_and_nothing_private(
     at_home: Bundle, home: Path, stopped: bool
 ) -> None:
@@ -276,6 +276,15 @@ def test_a_session_is_a_run(bundle: Bundle, tmp_path: Path) -> None:
     assert 0 <= int(one) < 2**32
 
 
+@pytest.mark.parametrize(("given", "told"), [("none", "False"), (12, "True"), ("full", "True")])
+def test_checkpointing_is_on_or_off_to_others(
+    given: object, told: str, bundle: Bundle, tmp_path: Path
+) -> None:
+    asked = changed(bundle, memory={"checkpointing": given})
+    report = DatasetReport(pictures=(picture(0, "a"),))
+    assert noted(asked, report, tmp_path)["ss_gradient_checkpointing"] == told
+
+
 def test_an_sdxl_file_names_the_code_whose_names_it_has(bundle: Bundle, tmp_path: Path) -> None:
     report = DatasetReport(pictures=(picture(0, "a"),))
     told = noted(bundle, report, tmp_path, family=FAMILIES["sdxl"])
@@ -302,7 +311,7 @@ def test_other_notes_leave_the_hash_of_the_model_as_it_is(tmp_path: Path) -> Non
     assert notes_of(tmp_path / "b.safetensors") == {"format": "pt"}
 
 
-@pytest.mark.usefixtures("fresh_cache")
+@pytest.mark.slow
 def test_diffusers_loads_both_layouts_with_all_their_notes(at_home: Bundle, home: Path) -> None:
     found = left_by(at_home, home / "run", False)
     for path in found:
@@ -314,6 +323,7 @@ def test_diffusers_loads_both_layouts_with_all_their_notes(at_home: Bundle, home
         assert (config.r, config.lora_alpha) == (4, 2.0)
 
 
+@pytest.mark.slow
 def test_wrapped_models_have_the_same_keys(tmp_path: Path) -> None:
     """torch.compile and DistributedDataParallel rename parameters; a file must not show it."""
     from torch import distributed

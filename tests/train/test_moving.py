@@ -42,7 +42,6 @@ def test_it_waits_where_updates_are_too_small_or_were_called_off() -> None:
         moving.look(called_off=False)
 
 
-@pytest.mark.usefixtures("fresh_cache")
 def test_an_optimizer_with_other_weights_ends_the_run(
     bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,3 +72,12 @@ def test_it_is_how_the_run_ends(tmp_path: Path) -> None:
     assert "others hold 12.46 GiB" in failed.message
     assert worker._crashed(RuntimeError(CUT), log) == ExitCode.OUT_OF_MEMORY
     assert worker._crashed(RuntimeError("no"), log) == ExitCode.TRAINING_FAILED
+
+
+def test_a_card_that_pytorch_has_no_kernels_for_is_another_matter(tmp_path: Path) -> None:
+    log = Log(tmp_path / FILE)
+    error = RuntimeError("HIP error: invalid device function\nHIP kernel errors might be ...")
+    assert worker._crashed(error, log) == ExitCode.NO_HARDWARE
+    (failed,) = [e for e in Tail(tmp_path / FILE).read() if isinstance(e, Failed)]
+    assert "invalid device function" in failed.message
+    assert "lorakit hardware --probe" in failed.hint

@@ -7,6 +7,7 @@ import torch
 from diffusers import UNet2DConditionModel
 
 from lorakit.bundle.models import Adapter, Train
+from lorakit.train import checkpointing as checkpointed
 from lorakit.train import memory, optim
 from lorakit.train.adapters import lora
 from lorakit.train.families import sd1, sdxl
@@ -39,8 +40,7 @@ def made(
     for weight in unet.parameters():
         weight.data = weight.data.to(dtype)
     if checkpointing:
-        unet.enable_gradient_checkpointing()
-        unet.train()
+        checkpointed.apply(unet, "full", targets)
     adapter = Adapter(rank=rank, alpha=4.0, targets=targets)
     weights = lora.attach(unet, made.facts, adapter, seed=1)
     train = Train(optimizer=optimizer, precision=precision, learning_rate=1e-2)
@@ -92,10 +92,10 @@ def counted(device: str, **options) -> tuple[memory.Count, int]:
         return memory.count(lambda: step(model, [batch]), held), before
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "adafactor"])
+@pytest.mark.parametrize("optimizer", ["adamw", pytest.param("adafactor", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("checkpointing", [False, True], ids=["plain", "checkpointing"])
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("family", ["sd1", "sdxl"])
+@pytest.mark.parametrize("precision", ["fp32", pytest.param("bf16", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("family", ["sd1", pytest.param("sdxl", marks=pytest.mark.slow)])
 def test_three_counters_agree(
     family: str, precision: str, checkpointing: bool, optimizer: str
 ) -> None:
@@ -142,6 +142,7 @@ def test_views_count_once_and_freed_tensors_do_not_count() -> None:
     assert seen.peak == 6000
 
 
+@pytest.mark.slow
 def test_sd15_on_meta_is_what_was_measured_before() -> None:
     """2.4 and 1.8 GiB: SD 1.5 at 512, batch 1, bf16, rank 4 on attention."""
     peaks = []

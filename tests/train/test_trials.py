@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from lorakit.train import probe, trials
-from lorakit.train.device import driver_uuid
+from lorakit.train.device import describe, driver_uuid
 
 CPU = torch.device("cpu")
 
@@ -73,6 +74,73 @@ def test_the_kernel_that_serves_is_one_that_works_alone() -> None:
 )
 def test_uuids_are_written_as_the_driver_does(said: str, wanted: str) -> None:
     assert driver_uuid(said) == wanted
+
+
+def properties(**values: Any) -> SimpleNamespace:
+    """Of a card, as torch.cuda gives them."""
+    return SimpleNamespace(
+        **{
+            "name": "NVIDIA GeForce RTX 4090",
+            "major": 8,
+            "minor": 9,
+            "gcnArchName": "",
+            "is_integrated": 0,
+            "total_memory": 25_282_281_472,
+            "uuid": "52a3a85d-3c55-ca3a-a955-82c69ed360fc",
+            "pci_domain_id": 0,
+            "pci_bus_id": 1,
+            "pci_device_id": 0,
+            **values,
+        }
+    )
+
+
+def test_a_card_is_named_so_that_the_driver_s_can_be_matched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda n: properties())
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda d: properties().name)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda n: (24 << 30, 25_282_281_472))
+    (device, facts), *_ = probe.devices()
+    assert device == torch.device("cuda", 0)
+    assert facts == {
+        "kind": "cuda",
+        "name": "NVIDIA GeForce RTX 4090",
+        "uuid": "GPU-52a3a85d-3c55-ca3a-a955-82c69ed360fc",
+        "pci": "0000:01:00.0",
+        "architecture": "sm_89",
+        "integrated": False,
+        "memory_free_gib": 24.0,
+        "memory_total_gib": pytest.approx(23.546, abs=0.001),
+    }
+    assert describe(device) == "NVIDIA GeForce RTX 4090 (GPU-52a3a85d)"
+
+    amd = properties(gcnArchName="gfx90a:sramecc+:xnack-", uuid="")
+    for name in ("pci_domain_id", "pci_bus_id", "pci_device_id"):
+        delattr(amd, name)
+    monkeypatch.setattr(torch.version, "hip", "7.0.2")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda n: amd)
+    (_, facts), *_ = probe.devices()
+    assert (facts["kind"], facts["architecture"]) == ("rocm", "gfx90a")
+    assert (facts["uuid"], facts["pci"]) == ("", "")
+
+
+def test_a_device_whose_first_operation_fails_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(device: torch.device, dtype: torch.dtype) -> None:
+        raise RuntimeError("HIP error: invalid device function\nCompile with TORCH_USE_HIP_DSA.")
+
+    monkeypatch.setattr(trials, "multiply", broken)
+    said = lines()
+    assert said[3] == {
+        "device": 0,
+        "precision": "fp32",
+        "said": "HIP error: invalid device function",
+    }
+    assert said[4] == {"end": True}
 
 
 @pytest.mark.slow

@@ -60,6 +60,7 @@ def test_a_dropped_line_ends_it_and_keeps_what_was_typed(
     assert found.step == "base"
 
 
+@pytest.mark.slow
 def test_bytes_of_an_old_mouse_do_no_harm(terminal: Terminal) -> None:
     terminal.until("trains on")
     terminal.child.send(b"\x1b[M#\x98%" + b"\xff\xfe" + b"\x1b[M \xc0\xc1")
@@ -96,6 +97,7 @@ def test_no_bytes_break_the_reading_of_keys(parts: list[bytes]) -> None:
             list(parser.feed(text))
 
 
+@pytest.mark.slow
 def test_no_color_means_none(here: Path) -> None:
     it = Terminal(*WIZARD, NO_COLOR="1")
     it.until("trains on")
@@ -106,6 +108,7 @@ def test_no_color_means_none(here: Path) -> None:
     assert COLOUR.findall(it.sent) == []
 
 
+@pytest.mark.slow
 def test_it_draws_in_a_locale_without_utf8(here: Path) -> None:
     it = Terminal(*WIZARD, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
     text = it.until("trains on")

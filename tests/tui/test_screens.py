@@ -44,7 +44,13 @@ def test_at_80x24_each_step_shows_title_question_and_keys(drive: Drive, step: st
     drive(script, ANSWERS)
 
 
-@pytest.mark.parametrize("step", STEP_NAMES)
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param(step, marks=() if step == "settings" else pytest.mark.slow)
+        for step in STEP_NAMES
+    ],
+)
 def test_a_terminal_that_is_too_small_says_so_and_the_form_comes_back(
     drive: Drive, step: str
 ) -> None:

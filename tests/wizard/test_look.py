@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import place
@@ -48,6 +49,7 @@ def test_a_review_says_what_train_would_say(tmp_path: Path) -> None:
     verdicts = {name: summary.verdict(name, reviewed.problems) for name, _ in sections}
     assert verdicts["dataset"] == "1 error"
     assert verdicts["train"] == "ok"
+    assert re.fullmatch(r"[\d.]+ to [\d.]+ s a step, .+ in all", dict(sections)["takes"])
 
 
 @pytest.mark.parametrize("said", ["", "sdxl"])

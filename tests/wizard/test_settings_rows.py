@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import place
@@ -10,6 +11,7 @@ from lorakit.bundle.models import Bundle
 from lorakit.errors import LorakitError
 from lorakit.families.base_model import usual
 from lorakit.families.families import FAMILIES
+from lorakit.planner.presets import find
 from lorakit.wizard import look, settings
 from lorakit.wizard.answers import Answers, Folder
 from lorakit.wizard.settings import Row
@@ -92,6 +94,9 @@ def test_entering_what_is_recommended_is_no_change(state: State) -> None:
         ("sample.negative", "300", "300"),
         ("sample.negative", "", ""),
         ("train.optimizer_options.beta2", "0.95", 0.95),
+        ("memory.checkpointing", "5", 5),
+        ("memory.checkpointing", "full", "full"),
+        ("memory.checkpointing", "none", "none"),
     ],
 )
 def test_values_are_read_as_people_type_them(
@@ -109,6 +114,8 @@ def test_values_are_read_as_people_type_them(
         ("train.precision", "int4", "fp32, fp16, bf16"),
         ("dataset.resolution", "63", "multiple of 8"),
         ("dataset.buckets", "perhaps", "true or false"),
+        ("memory.checkpointing", "0", "none, full, or 1 to 999"),
+        ("memory.checkpointing", "half", "none, full, or 1 to 999"),
         ("preset", "sdxl", "pico-cpu"),
         ("name", "../x", "letter"),
     ],
@@ -140,6 +147,49 @@ def test_the_preset_follows_base_and_machine(tmp_path: Path) -> None:
     assert pico.proposal.preset.name == "pico-cpu"
     large = begin(tmp_path, Answers(base="stable-diffusion-v1-5/stable-diffusion-v1-5"))
     assert large.knowing(hardware=place.machine()).proposal.preset.name == "sd1-standard"
+    assert large.knowing(hardware=place.machine("rtx4090")).proposal.preset.name == "sd1-24gib"
+    t4 = place.machine("t4")
+    assert large.knowing(hardware=t4).proposal.preset.name == "sd1-16gib"
+    card = replace(t4.accelerators[0], memory_free_gib=6.0)
+    busy = large.knowing(hardware=replace(t4, accelerators=(card,)))
+    assert busy.proposal.preset.name == "sd1-6gib"
+    card = replace(card, memory_free_gib=None)
+    unknown = large.knowing(hardware=replace(t4, accelerators=(card,)))
+    assert unknown.proposal.preset.name == "sd1-standard"
+
+
+def test_a_goal_is_laid_over_the_standard_of_the_family(tmp_path: Path) -> None:
+    model = "stabilityai/stable-diffusion-xl-base-1.0"
+    state = begin(tmp_path, Answers(base=model, preset="style"))
+    state = state.knowing(base=usual("sdxl", model), hardware=place.machine("rtx4090"))
+    assert state.proposal.preset.name == "style"
+    assert state.proposal.value("adapter.rank") == 32
+    assert state.proposal.value("sample.guidance") == 5.0
+    assert "style" in row(state, "preset").choices
+
+
+def test_pico_has_no_goals_and_no_benchmark(tmp_path: Path) -> None:
+    state = begin(tmp_path, Answers()).knowing(base=usual("sd1", "pico"))
+    assert "style" not in row(state, "preset").choices
+
+
+def test_what_a_person_chose_moves_what_is_recommended_beside_it(tmp_path: Path) -> None:
+    """A rank that leaves no room brings checkpointing, and a lower learning rate."""
+    model = "stabilityai/stable-diffusion-xl-base-1.0"
+    state = begin(tmp_path, Answers(base=model, preset="sdxl-standard"))
+    state = state.knowing(base=usual("sdxl", model), hardware=place.machine("t4"))
+    assert row(state, "memory.checkpointing").value == "none"
+    for key, text in (
+        ("adapter.targets", "linear"),
+        ("adapter.rank", "128"),
+        ("train.optimizer", "adamw"),
+    ):
+        state = settings.enter(state, key, text)
+    assert row(state, "adapter.rank").why == "yours; recommended: 16"
+    assert row(state, "memory.checkpointing").value != "none"
+    assert not row(state, "memory.checkpointing").changed
+    assert "Why not none: it takes" in row(state, "memory.checkpointing").doc
+    assert row(state, "train.learning_rate").value == "5.9e-5"
 
 
 @pytest.mark.parametrize("name", ["pico-cpu", "sdxl-standard"])
@@ -154,4 +204,11 @@ def test_no_preset_of_another_family_is_proposed(tmp_path: Path, family: str, na
         assert proposal.bundle or all("sources" in p.where for p in proposal.problems)
         assert proposal.value("base.family") == family
         assert proposal.value("dataset.resolution") == FAMILIES[family].resolution
-        assert all(choice.startswith((family, "pico")) for choice in row(state, "preset").choices)
+        choices = row(state, "preset").choices
+        assert {find(choice).family for choice in choices} <= {family, "any"}
+
+
+def test_a_number_of_blocks_is_a_row_with_two_words_to_choose(state: State) -> None:
+    changed = row(settings.enter(state, "memory.checkpointing", "12"), "memory.checkpointing")
+    assert (changed.value, changed.changed, changed.choices) == ("12", True, ("none", "full"))
+    assert changed.allowed == "none, full, or 1 to 999"

@@ -170,6 +170,7 @@ class ReviewScreen(StepScreen):
                         bundle=bundle,
                         reasons=self.state.proposal.reasons,
                         folder=self.state.folder,
+                        estimate=self._reviewed.facts.estimate if self._reviewed else None,
                     )
                 )
             )
