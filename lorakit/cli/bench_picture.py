@@ -65,7 +65,8 @@ def _kernels(bench: Bench) -> list[str]:
 
 
 def _panel(axes: Axes, bench: Bench, title: str, measured: Of, predicted: Of) -> None:
-    """One quantity over the rank: measured solid, predicted hollow; always from 0."""
+    """One quantity over the rank, from 0: measured solid, predicted hollow and larger, so that
+    it is seen around a measured point that it meets."""
     from matplotlib.patheffects import withStroke
 
     ranks = sorted({case.rank for case in bench.cases})
@@ -91,7 +92,7 @@ def _panel(axes: Axes, bench: Bench, title: str, measured: Of, predicted: Of) ->
         told = [(c.rank, v) for c in cases if (v := predicted(c)) is not None]
         if told:
             axes.plot(
-                *zip(*told, strict=True), color=colour, marker=marker, markersize=6,
+                *zip(*told, strict=True), color=colour, marker=marker, markersize=10,
                 markerfacecolor="white", linewidth=1.2, linestyle=(0, (4, 3)),
                 label=f"{attention}, predicted", zorder=2,
             )  # fmt: skip

@@ -130,6 +130,11 @@ def _fewest(
     return found
 
 
+ALTERING = 1.25
+"""A setting that what is learned depends on is changed for speed only where it gives this many
+times the pictures a second."""
+
+
 def best(found: Iterable[Candidate]) -> Candidate | None:
     """The fastest that fits, tight ones only where no other does; None: nothing fits.
 
@@ -138,10 +143,14 @@ def best(found: Iterable[Candidate]) -> Candidate | None:
     for verdict in (None, "fits"), ("tight",):
         fitting = [c for c in found if c.verdict in verdict]
         if fitting:
-            top = max(c.pace for c in fitting)
-            near = [c for c in fitting if c.pace * WORTH >= top]
+            top = max(_worth(c) for c in fitting)
+            near = [c for c in fitting if _worth(c) * WORTH >= top]
             return min(near, key=lambda c: (c.distance, -c.pace, c.gib))
     return None
+
+
+def _worth(candidate: Candidate) -> float:
+    return candidate.pace / ALTERING ** candidate.distance[0]
 
 
 def nearest(found: Iterable[Candidate]) -> Candidate | None:

@@ -84,7 +84,7 @@ def _rejected(chosen: Candidate, found: list[Candidate], allowed: Budget) -> Ite
             why = f"it takes {other.gib:.1f} of {limit:.1f} GiB, which leaves less than 5 %."
         else:
             more = 100 * (other.pace / chosen.pace - 1)
-            why = f"{more:.0f} % faster, which is not worth the change."
+            why = f"{more:.0f} % faster at most, which is not worth the change."
         yield key, _value(other, key), why
 
 

@@ -25,7 +25,7 @@ from lorakit.hardware.facts import Hardware, Speed
 from lorakit.planner.estimate import estimate
 from lorakit.runs.bench_file import Bench, Case, Machine, Settings, differences, read, write
 from lorakit.runs.launch import environment
-from lorakit.runs.meter import Died, Meter
+from lorakit.runs.meter import Died, Meter, Silent
 
 RANKS = (1, 8, 16, 32, 64, 128, 256)
 """Those of the published benchmark."""
@@ -250,6 +250,8 @@ class Work:
             patience = FULL_PATIENCE_SECONDS if full else patience_seconds
             try:
                 answer = meter.ask(asked, patience)
+            except Silent as error:
+                answer = {"failure": f"The process that measures {error}; --full waits longer"}
             except Died as error:
                 answer = {"failure": f"The process that measures {error}"}
             if not answer.get("out_of_memory"):

@@ -24,6 +24,10 @@ class Died(Exception):
     """The process that measures is gone, or does not answer; in words."""
 
 
+class Silent(Died):
+    """It did not answer in time, and was ended."""
+
+
 class Meter:
     """The process that measures. It is started when it is first asked, and again after it died."""
 
@@ -78,7 +82,7 @@ class Meter:
             ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, left))
             if not ready:
                 self._end()
-                raise Died(f"gave no answer in {patience_seconds:.0f} seconds")
+                raise Silent(f"gave no answer in {patience_seconds:.0f} seconds")
             more = os.read(self._process.stdout.fileno(), 65536)
             if not more:
                 raise Died(self._how())

@@ -26,23 +26,24 @@ def apply(unet: Any, wanted: Checkpointing, targets: str) -> int:
     `targets` are those of its adapter. May be called again with another number. Raises LorakitError
     where there are not that many, or where the UNet is not built as its configuration says.
     """
+    parts = dict(unet.named_modules())
+    for part in parts.values():
+        if getattr(part.__dict__.get("forward"), "func", None) is _recomputed:
+            del part.forward  # leaves the one of its class
+    if wanted == "none":
+        return 0
     units = blocks.units(unet.config, targets)
-    number = wanted if isinstance(wanted, int) else len(units) * (wanted == "full")
+    number = len(units) if wanted == "full" else wanted
     if number > len(units):
         raise LorakitError(*blocks.too_many(number, len(units)))
-    parts = dict(unet.named_modules())
-    if number and (absent := [unit.name for unit in units if unit.name not in parts]):
+    if absent := [unit.name for unit in units if unit.name not in parts]:
         raise LorakitError(
             f"This UNet has no {absent[0]}, so nobody knows which of its blocks can recompute.",
             'Set memory.checkpointing = "none".',
         )
-    for index, unit in enumerate(units):
-        part = parts.get(unit.name)
-        if part is None:
-            continue
-        part.__dict__.pop("forward", None)  # leaves the one of its class
-        if index < number:
-            part.forward = functools.partial(_recomputed, part, part.forward)
+    for unit in units[:number]:
+        part = parts[unit.name]
+        part.forward = functools.partial(_recomputed, part, part.forward)
     return number
 
 

@@ -61,7 +61,7 @@ def test_what_does_not_fit_says_what_to_change(of: Callable[[str], Path], loraki
     assert ended.returncode == 4
     assert "memory  does not fit: " in ended.stdout
     assert "The least that it can take is" in ended.stderr
-    assert "process 2113 (5.5 GiB)" in ended.stderr
+    assert "(5.5 GiB)" in ended.stderr
     roomy = lorakit("plan", of("sdxl"), "--hardware", MACHINES / "gb10.toml")
     assert roomy.returncode == 0
 
@@ -82,9 +82,9 @@ def test_a_plan_as_json_is_nothing_but_json(of: Callable[[str], Path], lorakit: 
     assert plan["disk_free_bytes"] is None  # whose disk that is, nobody knows
 
 
-def test_a_plan_in_ascii(of: Callable[[str], Path], lorakit: Command) -> None:
+def test_a_plan_in_ascii(of: Callable[[str], Path], process: Command) -> None:
     env = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
-    ended = lorakit("plan", of("sd1"), "--hardware", MACHINES / "t4.toml", env=env)
+    ended = process("plan", of("sd1"), "--hardware", MACHINES / "t4.toml", env=env)
     assert ended.stdout.isascii()
     assert "####" in ended.stdout
     assert "?" not in ended.stdout

@@ -82,7 +82,7 @@ def test_what_does_not_fit_is_measured_with_checkpointing_and_so_is_what_is_larg
             "Tried to allocate 40.00 MiB.",
         ),
         (101, "The process that measures was killed by SIGSEGV"),
-        (102, "The process that measures gave no answer in 2 seconds"),
+        (102, "The process that measures gave no answer in 2 seconds; --full waits longer"),
         (103, "The process that measures ended with exit code 1: CUDA error: an illegal memory"
               " access was encountered"),
     ],

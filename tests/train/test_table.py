@@ -80,6 +80,8 @@ def test_pico(kernel: str, keys: dict[str, Any], monkeypatch: pytest.MonkeyPatch
         ("sdxl", "flash", {"dataset__resolution": 768, "train__batch_size": 3,
                            "adapter__targets": "linear", "train__optimizer": "adafactor",
                            "memory__checkpointing": "full", "adapter__rank": 64}),
+        ("sdxl", "flash", {"dataset__resolution": 1024, "train__optimizer": "adafactor",
+                           "adapter__targets": "linear", "adapter__rank": 256}),
         ("sdxl", "efficient", {"dataset__resolution": 1024, "train__precision": "fp16",
                                "memory__checkpointing": 30, "adapter__rank": 8}),
     ],
