@@ -259,5 +259,15 @@ def test_pico_on_a_cpu_takes_well_below_a_second() -> None:
     assert 0.01 < span.middle < 1
 
 
+def test_the_program_is_in_the_memory_of_a_cpu_alone() -> None:
+    def names(machine: Hardware) -> set[str]:
+        made = estimate(bundle(train={"precision": "fp32"}), usual("sd1"), None, machine)
+        return {part.name for phase in made.phases for part in phase.parts}
+
+    assert "program" in names(CPU)
+    assert "base weights" in names(RTX_4090)
+    assert "program" not in names(RTX_4090)
+
+
 def test_the_middle_of_a_span_is_by_ratio() -> None:
     assert Span(low=1, high=4).middle == 2
