@@ -290,16 +290,14 @@ def check(
 @app.command()
 def plan(
     bundle: BundleFile,
-    hardware: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Plan for the machine in this file.")
-    ] = None,
     json: Json = False,
     settings: Settings = [],  # noqa: B006
+    machine: MachineFile = None,
 ) -> None:
     """Say what a bundle takes in memory, time and disk, and what else would fit. Loads nothing."""
     from lorakit.cli.plan import plan as command
 
-    raise typer.Exit(command(bundle, settings, hardware, json))
+    raise typer.Exit(command(bundle, settings, machine, json))
 
 
 @app.command()

@@ -14,8 +14,8 @@ from lorakit.bundle import read, syntax
 from lorakit.bundle.models import Bundle
 from lorakit.bundle.problems import BundleError
 from lorakit.cli import streams
+from lorakit.cli.machine import believed
 from lorakit.errors import ExitCode
-from lorakit.hardware.facts import Hardware
 from lorakit.live.bars import bar, can_draw
 from lorakit.planner.budget import Budget, budget
 from lorakit.planner.estimate import Estimate, Phase, Span, estimate
@@ -35,7 +35,7 @@ def plan(path: Path, settings: Sequence[str], machine: Path | None, as_json: boo
     bundle, problems = read.check(syntax.load(text, str(path)), settings, text)
     if bundle is None:
         raise BundleError(problems, str(path))
-    facts = survey(bundle, path.resolve().parent, hardware=_machine(machine))
+    facts = survey(bundle, path.resolve().parent, hardware=believed(machine))
     if machine:  # whose disk nobody knows
         facts = dataclasses.replace(facts, disk_free_bytes=None)
     found = facts.estimate or estimate(bundle, facts.base, facts.report, facts.hardware)
@@ -47,13 +47,6 @@ def plan(path: Path, settings: Sequence[str], machine: Path | None, as_json: boo
     wrong = problem(bundle, facts.base, facts.report, facts.hardware, found)
     streams.problems([*problems, *facts.problems, *([wrong] if wrong else [])], str(path))
     return ExitCode.OUT_OF_MEMORY if room.verdict(found.peak_gib) == "no" else ExitCode.OK
-
-
-def _machine(path: Path | None) -> Hardware | None:
-    """The machine of a file; None: this one."""
-    from lorakit.hardware.files import load
-
-    return load(path) if path else None
 
 
 def _plain(

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from lorakit.hardware.facts import Accelerator, Hardware, Tried
-
-
-def tried(hardware: Hardware) -> Tried | None:
-    """What the probe saw of the device that trains; None: nobody has looked."""
-    card = hardware.accelerator
-    devices = hardware.probe.devices if hardware.probe else ()
-    if card is None:
-        return next((d for d in devices if d.kind == "cpu"), None)
-    same = [d for d in devices if d.kind == card.kind]
-    for key in ("uuid", "pci", "name"):
-        found = [d for d in same if getattr(d, key) and getattr(d, key) == getattr(card, key)]
-        if len(found) == 1:
-            return found[0]
-    return None
+from lorakit.hardware.facts import Accelerator, Hardware
 
 
 def lacks(hardware: Hardware, precision: str) -> str:
     """Why a precision is none to train in on this machine's card; empty: it can be."""
-    card, seen = hardware.accelerator, tried(hardware)
+    card, seen = hardware.accelerator, hardware.tried
     if card is None:
         return ""
     if precision == "bf16" and card.native_bf16 is False and card.capability:
@@ -49,7 +35,7 @@ def half(hardware: Hardware) -> str:
 def without_xformers(hardware: Hardware, installed: bool) -> str:
     """Why xformers cannot be used on this machine; empty: it can. `installed`: whether it was
     found, which counts where nobody has tried it."""
-    card, seen = hardware.accelerator, tried(hardware)
+    card, seen = hardware.accelerator, hardware.tried
     if seen is not None and "xformers" in seen.modules:
         said = seen.modules["xformers"]
         if said:

@@ -23,7 +23,7 @@ from lorakit.planner.estimate import estimate
 from lorakit.planner.presets import Preset, find, merge, shipped
 from lorakit.planner.recommend import Recommendation, recommend
 
-MACHINES = sorted((Path(__file__).parent.parent / "data" / "hardware").glob("*.toml"))
+MACHINES = Path(__file__).parent.parent / "data" / "hardware"
 
 PICTURES = {"schema": 1, "name": "x", "dataset": {"sources": [{"path": "photos"}]}}
 
@@ -65,22 +65,22 @@ def whole(recommendation: Recommendation) -> Bundle:
     return build(merge(PICTURES, recommendation.settings))
 
 
-@pytest.mark.parametrize("machine", MACHINES, ids=lambda f: f.stem)
-@pytest.mark.parametrize("chosen", shipped(), ids=lambda p: p.name)
-@pytest.mark.parametrize("count", [0, 1, 7, 24, 500])
-def test_every_preset_on_every_machine_is_a_bundle(
-    machine: Path, chosen: Preset, count: int
-) -> None:
-    found = recommend(load(machine), pictures(count), base("pico", 64), chosen)
-    bundle = whole(found)
-    assert parse(dump(bundle, found.reasons)) == bundle
-    for key, reason in found.reasons.items():
-        assert find_field(key), key
-        assert reason
-        assert reason in dump(bundle, found.reasons)
-    if count:
-        assert bundle.train.batch_size * bundle.train.accumulation <= count
-    assert bundle.dataset.resolution == 64
+@pytest.mark.parametrize("machine", ["cpu-only", "rtx4090"])
+@pytest.mark.parametrize("count", [0, 1, 24])
+def test_every_preset_becomes_a_bundle_with_its_reasons(machine: str, count: int) -> None:
+    """Any number of pictures; on other machines see the table of all of them."""
+    hardware = load(MACHINES / f"{machine}.toml")
+    for chosen in shipped():
+        found = recommend(hardware, pictures(count), base("pico", 64), chosen)
+        bundle, text = whole(found), dump(whole(found), found.reasons)
+        assert parse(text) == bundle
+        for key, reason in found.reasons.items():
+            assert find_field(key), key
+            assert reason
+            assert reason in text
+        if count:
+            assert bundle.train.batch_size * bundle.train.accumulation <= count
+        assert bundle.dataset.resolution == 64
 
 
 def test_what_is_not_known_stays_the_presets() -> None:
@@ -244,7 +244,7 @@ def test_checkpointing_is_used_where_its_memory_is_needed(tables: dict[str, Any]
 
 def test_where_nothing_fits_the_least_is_named_and_what_would_help() -> None:
     small = free_for(3.0)
-    found = recommend(small, None, base("a/b", 1024, 32, "sdxl"), preset(**XL))
+    found = recommend(small, None, usual("sdxl", "a/b"), preset(**XL))
     assert found.refusal is not None
     assert found.refusal.code == ExitCode.OUT_OF_MEMORY
     assert "3.0 of 3.2 GiB free may be used: 0.25 for other programs" in found.refusal.what
