@@ -22,6 +22,7 @@ from torch.nn import functional as F
 
 from lorakit.bundle.models import Bundle
 from lorakit.train import dryrun, sizes
+from lorakit.train.families import family_of
 
 GIB = 2**30
 
@@ -66,7 +67,7 @@ def bundle(figure: Published) -> Bundle:
 
 def counted(figure: Published) -> dryrun.Parts:
     wanted, shape = bundle(figure), sizes.of(figure.family)
-    family = dryrun.family_of(wanted)
+    family = family_of(wanted)
     with dryrun.undisturbed():
         unet, weights = dryrun.prepared(family, shape, wanted)
         return dryrun.training(family, shape, wanted, "flash", unet, weights)

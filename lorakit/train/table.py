@@ -183,7 +183,9 @@ def table(log: Callable[[str], None]) -> dict[str, Any]:
         }
         for targets, bits in itertools.product(FAMILIES[family].targets, PRECISION):
             log(f"{name}, {targets}, {bits} bits")
-            entry["training"][f"{targets} {bits}"] = steps(family, shape, targets, bits, kinds)
+            with dryrun.undisturbed():
+                found = steps(family, shape, targets, bits, kinds)
+            entry["training"][f"{targets} {bits}"] = found
         whole["bases"][name] = entry
     return whole
 
@@ -285,8 +287,7 @@ def trained(
 def main(argv: list[str]) -> int:
     """Write the table; returns the exit code."""
     file = Path(argv[0]) if argv else FILE
-    with dryrun.undisturbed():
-        found = table(lambda line: print(line, file=sys.stderr, flush=True))
+    found = table(lambda line: print(line, file=sys.stderr, flush=True))
     file.write_text(json.dumps(found, separators=(",", ":")) + "\n", encoding="utf-8")
     return 0
 

@@ -13,7 +13,7 @@ from lorakit.bundle.models import PICO, Bundle
 from lorakit.bundle.write import write
 from lorakit.families.base_model import ASSETS
 from lorakit.train import dryrun, memory, sizes
-from lorakit.train.families import sd1, sdxl
+from lorakit.train.families import family_of, sd1, sdxl
 from lorakit.train.sizes import Sizes
 from lorakit.train.step import DTYPES, step
 
@@ -53,7 +53,7 @@ def request(
 
 
 def counted(shape: Sizes, bundle: Bundle, kernel: memory.Kernel = "cpu") -> dryrun.Parts:
-    family = dryrun.family_of(bundle)
+    family = family_of(bundle)
     with dryrun.undisturbed():
         unet, weights = dryrun.prepared(family, shape, bundle)
         return dryrun.training(family, shape, bundle, kernel, unet, weights)
@@ -62,7 +62,7 @@ def counted(shape: Sizes, bundle: Bundle, kernel: memory.Kernel = "cpu") -> dryr
 def real(shape: Sizes, bundle: Bundle) -> int:
     """Bytes that the CPU's allocator handed out in a step that is not the first one, and what the
     step was given."""
-    family, dtype = dryrun.family_of(bundle), DTYPES[bundle.train.precision]
+    family, dtype = family_of(bundle), DTYPES[bundle.train.precision]
     unet = sizes.unet(shape.unet, dtype, "meta").to_empty(device="cpu")
     for tensor in (*unet.parameters(), *unet.buffers()):
         tensor.data.zero_()
@@ -209,4 +209,4 @@ def test_real_sizes_take_what_was_counted_before(
 
 
 def test_a_family_that_is_loaded_from_tests_is_the_trainers() -> None:
-    assert dryrun.family_of(request()) is sd1.FAMILY
+    assert family_of(request()) is sd1.FAMILY

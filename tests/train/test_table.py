@@ -13,6 +13,7 @@ from lorakit.families.blocks import units
 from lorakit.hardware.facts import Hardware
 from lorakit.planner import memory as planned
 from lorakit.train import dryrun, sizes, table
+from lorakit.train.families import family_of
 
 HUB = "owner/name"
 
@@ -44,7 +45,7 @@ def from_table(bundle: Bundle, kernel: str, monkeypatch: pytest.MonkeyPatch) -> 
 def from_dry_run(bundle: Bundle, kernel: Any) -> dict[str, float]:
     folder = ASSETS / "pico" if bundle.base.model == PICO else None
     shape = sizes.of(bundle.base.family, folder)
-    found = dryrun.dry_run(dryrun.family_of(bundle), shape, bundle, kernel)
+    found = dryrun.dry_run(family_of(bundle), shape, bundle, kernel)
     return {name: sum(parts.values()) for name, parts in found.items()}
 
 
