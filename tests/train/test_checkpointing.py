@@ -101,7 +101,7 @@ def peaks(numbers: list[int], **options: Any) -> list[int]:
     found = []
     for number in numbers:
         checkpointing.apply(unet, number or "none", targets)
-        with memory.fused_attention("cuda"):
+        with memory.attention_of("flash"):
             found.append(memory.count(lambda: step(model, [batch]), held).peak)
     return found
 
@@ -129,7 +129,7 @@ def test_all_blocks_free_as_much_as_the_switch_of_diffusers(family: str) -> None
     unet, model, batch = made("meta", **options)
     unet.enable_gradient_checkpointing()
     unet.train()
-    with memory.fused_attention("cuda"):
+    with memory.attention_of("flash"):
         theirs = memory.count(lambda: step(model, [batch]), resident(unet, model, batch)).peak
     assert peaks([blocks.count(unet.config)], **options) <= [theirs]
 
@@ -202,7 +202,7 @@ def measured(config: dict[str, Any], **options: Any) -> tuple[dict[str, tuple[in
         finally:  # recomputing ends with an exception once nothing more is needed
             spent[name].append(flops.get_total_flops() - before)
 
-    with memory.fused_attention("cuda"):
+    with memory.attention_of("flash"):
         plain = growth()
         for n, m in parts.items():
             counted = functools.partial(counting, n, m.forward)
