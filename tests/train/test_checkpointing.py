@@ -120,7 +120,7 @@ def test_another_block_never_takes_more_memory(family: str, targets: str, by: in
     numbers = [*range(0, there, by), there]
     found = peaks(numbers, family=family, targets=targets, precision="bf16")
     assert all(a >= b for a, b in itertools.pairwise(found))
-    assert found[-1] < found[1] < found[0]
+    assert found[1] < found[0]
 
 
 @pytest.mark.parametrize("family", ["sd1", pytest.param("sdxl", marks=pytest.mark.slow)])
