@@ -118,7 +118,7 @@ def test_room_is_asked_for_what_is_still_to_come(
         return rest if len(asked) == 1 else rest - 1
 
     monkeypatch.setattr(survey, "free_bytes", free)
-    monkeypatch.setattr(train, "start", lambda run: 0)
+    monkeypatch.setattr(train, "start", lambda run, estimate=None: 0)
     assert train.resume(dead.path, save, None, detach=False) == 0
     assert train.resume(dead.path, save, None, detach=False) == 5
     said = capsys.readouterr().err
