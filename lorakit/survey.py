@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from lorakit.bundle.models import Bundle
@@ -13,12 +14,12 @@ from lorakit.bundle.problems import Problem
 from lorakit.dataset import captions
 from lorakit.dataset.scan import scan
 from lorakit.errors import LorakitError
-from lorakit.families.base_model import inspect, usual
+from lorakit.families.base_model import inspect, is_small, usual
 from lorakit.hardware.detect import detect
 from lorakit.hardware.facts import Hardware
 from lorakit.hardware.speed import recalled
 from lorakit.planner.disk import NOTHING, Written
-from lorakit.planner.estimate import estimate
+from lorakit.planner.estimate import Estimate, estimate
 from lorakit.planner.facts import Facts
 from lorakit.runs import checkpoints
 from lorakit.runs.directory import runs_root
@@ -34,12 +35,15 @@ def survey(
     runs: Path | None = None,
     run: Path | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    dry_run: Callable[[str], None] | None = None,
 ) -> Facts:
     """Look at the machine, the base, the pictures and the disk that a bundle is about.
 
     Relative paths count from `root`. `hardware` stands in for this machine, `runs` for the folder
-    of runs; `run` is one that goes on; `progress` is called with pictures read and in all. What
-    goes wrong in one part is among the problems, so that the others are looked at all the same.
+    of runs; `run` is one that goes on; `progress` is called with pictures read and in all. Memory
+    of a large base that the planner's table lacks is counted by a dry run, which takes some
+    seconds: `dry_run` is told before it; without it the memory stays unknown. What goes wrong in
+    one part is among the problems, so that the others are looked at all the same.
     """
     problems: list[Problem] = []
     base = report = None
@@ -55,6 +59,16 @@ def survey(
             problems.append(_problem("dataset.resolution", error))
     counter = captions.counter(base.folder, base.token_limit) if base else None
     folder, machine = run or runs_root(runs), hardware or recalled(detect())
+    predicted = estimate(bundle, base, report, machine)
+    large = base is not None and base.folder is not None and not is_small(bundle, base)
+    if dry_run and large and not predicted.phases:
+        try:
+            predicted = _counted(bundle, root, machine, predicted, dry_run)
+        except LorakitError as error:
+            unknown = f"{error.message} So nobody knows what memory it takes."
+            problems.append(
+                replace(_problem("base.model", error), what=unknown, severity="warning")
+            )
     return Facts(
         hardware=machine,
         report=report,
@@ -67,9 +81,20 @@ def survey(
         prompt_tokens=tuple(
             counter.measure(prompt).tokens if counter else None for prompt in bundle.sample.prompts
         ),
-        estimate=estimate(bundle, base, report, machine),
+        estimate=predicted,
         problems=tuple(problems),
     )
+
+
+def _counted(
+    bundle: Bundle, root: Path, machine: Hardware, estimate: Estimate, say: Callable[[str], None]
+) -> Estimate:
+    """The estimate with what a dry run counts."""
+    from lorakit.runs.dryrun import dry_run
+
+    say(f"counting what {bundle.base.model} takes, on no device, which takes some seconds ...")
+    phases = dry_run(bundle, root, machine)
+    return replace(estimate, phases=phases, source="dry run")
 
 
 def _written(run: Path) -> Written:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,11 +13,16 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from lorakit import survey as looking
 from lorakit.bundle.models import Bundle
+from lorakit.families.base_model import ASSETS
 from lorakit.hardware.files import load
 from lorakit.hardware.speed import measured
 from lorakit.planner.check import check
+from lorakit.runs import dryrun
 from lorakit.survey import free_bytes, survey
+
+PICO_FOLDER = ASSETS / "pico"
 
 MACHINES = Path(__file__).resolve().parent / "data" / "hardware"
 
@@ -156,3 +162,39 @@ def test_a_missing_folder_of_pictures_leaves_what_a_step_takes_known(root: Path)
     facts = survey(bundle(base={"model": "pico"}, dataset={"sources": [{"path": "gone"}]}), root)
     assert facts.estimate.step_seconds is not None
     assert (facts.estimate.total_seconds is None) == (facts.report is None)
+
+
+PHASES = '{"phases": [{"name": "training", "parts": [{"name": "activations", "gib": 3.5}]}]}'
+
+
+@pytest.mark.parametrize(
+    ("code", "peak_gib", "words"),
+    [
+        (f"print('{PHASES}')", 3.92, ""),
+        ("raise SystemExit('no such layer')", None, "failed: no such layer So nobody knows"),
+    ],
+)
+def test_a_base_that_the_table_lacks_is_counted(
+    root: Path, monkeypatch: pytest.MonkeyPatch, code: str, peak_gib: float | None, words: str
+) -> None:
+    """pico's sizes in a folder of its own stand for those of a large base."""
+    shutil.rmtree(root / "base")
+    shutil.copytree(PICO_FOLDER, root / "base")
+    monkeypatch.setattr(dryrun, "COMMAND", (sys.executable, "-c", code))
+    monkeypatch.setattr(looking, "is_small", lambda *_: False)
+    said: list[str] = []
+    machine = load(MACHINES / "cpu-only.toml")
+    facts = survey(bundle(), root, hardware=machine, dry_run=said.append)
+    assert facts.estimate is not None
+    assert len(said) == 1
+    assert (facts.estimate.peak_gib or 0) == pytest.approx(peak_gib or 0)
+    assert (facts.estimate.source == "dry run") == (peak_gib is not None)
+    assert [p.severity for p in facts.problems if words and words in p.what] == ["warning"] * bool(
+        words
+    )
+
+
+def test_nothing_is_counted_unasked(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dryrun, "COMMAND", (sys.executable, "-c", "raise SystemExit(9)"))
+    facts = survey(bundle(), root, dry_run=lambda words: pytest.fail(words))
+    assert facts.problems == ()

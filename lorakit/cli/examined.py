@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lorakit.bundle.problems import BundleError, Problem
+from lorakit.cli import streams
 from lorakit.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -65,11 +66,20 @@ def judge(
     """What is wrong or doubtful about a bundle on this machine, and what it is predicted to take;
     `path` is the file it is from."""
     from lorakit.planner.check import check
+    from lorakit.runs.words import clean
     from lorakit.survey import survey
 
-    facts = survey(bundle, path.resolve().parent, hardware=hardware, runs=runs, run=run)
+    facts = survey(
+        bundle,
+        path.resolve().parent,
+        hardware=hardware,
+        runs=runs,
+        run=run,
+        dry_run=lambda words: streams.err(clean(words)),
+    )
     problems = _placed(check(bundle, facts), path, settings)
-    return Examined(bundle, tuple(problems), facts.estimate)
+    # What another machine would take is no measure for what this one does.
+    return Examined(bundle, tuple(problems), None if hardware else facts.estimate)
 
 
 def _placed(found: list[Problem], path: Path, settings: Sequence[str]) -> list[Problem]:

@@ -35,7 +35,12 @@ def plan(path: Path, settings: Sequence[str], machine: Path | None, as_json: boo
     bundle, problems = read.check(syntax.load(text, str(path)), settings, text)
     if bundle is None:
         raise BundleError(problems, str(path))
-    facts = survey(bundle, path.resolve().parent, hardware=believed(machine))
+    facts = survey(
+        bundle,
+        path.resolve().parent,
+        hardware=believed(machine),
+        dry_run=lambda words: streams.err(clean(words)),
+    )
     if machine:  # whose disk nobody knows
         facts = dataclasses.replace(facts, disk_free_bytes=None)
     found = facts.estimate or estimate(bundle, facts.base, facts.report, facts.hardware)

@@ -1,7 +1,7 @@
 """What memory a driver, libraries and an allocator take beside the tensors of a training.
 
 Each is a part with a name of its own, so that a person sees what is known and what is allowed for.
-On the CPU there is none of it.
+On the CPU it is the program itself.
 """
 
 from __future__ import annotations
@@ -37,15 +37,25 @@ for SDXL at 1024 x 1024, batch 1, at every rank."""
 ROCM = "ROCm (measured on a W7900)"
 
 
+PROGRAM = Part(name="program", gib=0.42)
+"""Python, PyTorch and the libraries, as measured on Linux. Where the CPU trains they are in the
+same memory, and the trainer's share of RAM is told with them."""
+
+
+NO_TENSORS = frozenset({"context", "allocator", "program"})
+"""Names of the parts that a count of tensors does not see."""
+
+
 def with_overheads(
     phases: tuple[Phase, ...], bundle: Bundle, hardware: Hardware
 ) -> tuple[Phase, ...]:
     """The phases with what this machine's driver, libraries and allocator take in each."""
     card = hardware.accelerator
-    if card is None:
-        return phases
     return tuple(
-        Phase(name=phase.name, parts=(*phase.parts, *_parts(phase, bundle, hardware, card)))
+        Phase(
+            name=phase.name,
+            parts=(*phase.parts, *(_parts(phase, bundle, hardware, card) if card else (PROGRAM,))),
+        )
         for phase in phases
     )
 

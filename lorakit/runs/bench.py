@@ -23,6 +23,7 @@ from lorakit.families.base_model import BaseFacts, inspect, recognised
 from lorakit.families.families import FAMILIES
 from lorakit.hardware.facts import Hardware, Speed
 from lorakit.planner.estimate import estimate
+from lorakit.planner.overheads import NO_TENSORS
 from lorakit.runs.bench_file import Bench, Case, Machine, Settings, differences, read, write
 from lorakit.runs.launch import environment
 from lorakit.runs.meter import Died, Meter, Silent
@@ -276,8 +277,7 @@ class Work:
         training = next((p for p in told.phases if p.name == "training"), None)
         found: dict[str, Any] = {}
         if training is not None:
-            # What is measured is tensors: neither the driver's context nor the allocator's slack.
-            tensors = (p.gib for p in training.parts if p.name not in ("context", "allocator"))
+            tensors = (p.gib for p in training.parts if p.name not in NO_TENSORS)
             found["predicted_peak_gib"] = sum(tensors)
         if told.step_seconds is not None:
             found["predicted_step_seconds"] = (told.step_seconds.low, told.step_seconds.high)

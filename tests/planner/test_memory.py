@@ -114,7 +114,7 @@ def test_pico_takes_little_on_the_cpu_and_no_driver() -> None:
         found = memory.phases(bundle, base, machine("cpu-only"))
         assert found is not None
         assert {phase.name for phase in found} == {"caching", "training", "sampling"}
-        assert max(phase.gib for phase in found) < 0.1
+        assert max(phase.gib for phase in found) < 0.1 + overheads.PROGRAM.gib
         assert not any(gib(phase, "context") for phase in found)
 
 
