@@ -68,7 +68,8 @@ class Terminal:
     def hang_up(self) -> float:
         """Let the terminal go, as a broken line does; returns seconds until the process ended."""
         started = time.monotonic()
-        os.close(self.child.child_fd)
+        # Not by number: this object would close the number again, which is another file's by then.
+        self.child.ptyproc.fileobj.close()
         self.child.closed = self.child.ptyproc.closed = True
         self.child.child_fd = self.child.ptyproc.fd = -1
         self.child.ptyproc.wait()

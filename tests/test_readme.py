@@ -29,7 +29,7 @@ FRESH = [
 def changed(command: list[str]) -> list[str]:
     """A command with what makes it end in seconds, or not before it is stopped."""
     if command[:1] == ["bench"] and "--out" in command:
-        return [*command, "--ranks", "8" if "--resume" in command else "1"]
+        return [*command, "--ranks", "1,8" if "--resume" in command else "1"]
     if command[:1] != ["train"]:
         return command
     if "--resume" in command:
