@@ -109,7 +109,11 @@ def tried_cpu(tflops: float = 0.9, bandwidth_gb_s: float = 40) -> Tried:
         precisions=("fp32", "fp16", "bf16"),
         attention="flash",
         kernels=("flash", "math"),
-        speed=Speed(tflops={"fp32": tflops}, bandwidth_gb_s=bandwidth_gb_s, launch_us=2.0),
+        speed=Speed(
+            tflops={"fp32": tflops, "fp16": round(tflops * 0.8, 2), "bf16": tflops},
+            bandwidth_gb_s=bandwidth_gb_s,
+            launch_us=8.5,
+        ),
     )
 
 
