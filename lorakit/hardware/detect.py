@@ -60,9 +60,9 @@ def assemble(
 def _nvidia() -> nvml.Answer:
     """The driver's answer; that of nvidia-smi where its library cannot be loaded."""
     driver = nvml.module()
-    answer = (
-        nvml.ask(driver, machine.nvidia_signs()) if driver else nvml.Answer(failure=nvml.NO_LIBRARY)
-    )
+    answer = nvml.Answer(failure=nvml.NO_LIBRARY)
+    if driver:
+        answer = nvml.ask_in_time(driver, machine.nvidia_signs())
     if answer.failure == nvml.NO_LIBRARY:
         told = nvidia_smi.ask()
         return told if told.accelerators else answer

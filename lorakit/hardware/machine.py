@@ -60,8 +60,9 @@ def is_wsl() -> bool:
 
 
 def is_container(root: Path = Path("/")) -> bool:
-    """Whether this is a container of Docker, Podman or one like them."""
-    return any((root / name).exists() for name in (".dockerenv", "run/.containerenv"))
+    """Whether this is a container of Docker, Podman or Kubernetes."""
+    signs = (".dockerenv", "run/.containerenv", "run/secrets/kubernetes.io")
+    return any((root / name).exists() for name in signs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
