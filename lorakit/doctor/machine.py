@@ -9,6 +9,7 @@ from lorakit.doctor.checks import Check, bad, doubtful, good, of_problem
 from lorakit.hardware import findings
 from lorakit.hardware.facts import Hardware, Tried
 from lorakit.hardware.kernels import OVERRIDE
+from lorakit.hardware.visible import CPU, cpu_wanted
 from lorakit.runs.words import UNKNOWN, clean, number
 
 LEAST_RAM_GIB = 6.0
@@ -30,7 +31,7 @@ def checks(machine: Hardware, environ: Mapping[str, str]) -> list[Check]:
     return [
         *_torch(machine, told["pytorch"]),
         *_driver(machine, told["driver"], rest),
-        *_card(machine, told["cards"]),
+        *_card(machine, told["cards"], environ),
         *_memory(machine, told["memory"]),
         *_override(machine, told["override"], environ),
         *(of_problem("allocator", f) for f in told["allocator"]),
@@ -62,7 +63,9 @@ def _driver(
         yield good("driver", f"{machine.driver}, knows CUDA up to {cuda}")
 
 
-def _card(machine: Hardware, found: tuple[Problem, ...]) -> Iterator[Check]:
+def _card(
+    machine: Hardware, found: tuple[Problem, ...], environ: Mapping[str, str]
+) -> Iterator[Check]:
     card, cards = machine.accelerator, machine.accelerators
     if card is not None:
         more = f", chosen from {len(cards)}" if len(cards) > 1 else ""
@@ -72,10 +75,21 @@ def _card(machine: Hardware, found: tuple[Problem, ...]) -> Iterator[Check]:
         alone = not cards and not machine.findings
         yield doubtful(
             "card",
-            f"None that can be used: training runs on the {machine.device}.",
+            f"{_why_none(machine, environ)}: training runs on the {machine.device}.",
             "pico, the base that lorakit ships, is made for this." if alone else "",
         )
     yield from (of_problem("card", f) for f in found)
+
+
+def _why_none(machine: Hardware, environ: Mapping[str, str]) -> str:
+    kind = machine.torch.kind if machine.torch else ""
+    hidden = [a.name for a in machine.accelerators if a.kind in (kind, "mps") and not a.visible]
+    if not hidden:
+        return "None that can be used"
+    names = (CPU,) if cpu_wanted(environ) else findings.CHOOSING.get(kind, ())
+    by = " and ".join(f"{name}={environ[name]}" for name in names if name in environ)
+    are = "is" if len(hidden) == 1 else "are"
+    return f"None in sight, {' and '.join(hidden)} {are} hidden{f' by {by}' if by else ''}"
 
 
 def _memory(machine: Hardware, found: tuple[Problem, ...]) -> Iterator[Check]:

@@ -8,6 +8,7 @@ from lorakit.bundle.problems import Problem
 from lorakit.errors import ExitCode
 from lorakit.hardware import allocator, kernels
 from lorakit.hardware.facts import Hardware, Process
+from lorakit.hardware.visible import cpu_wanted, hip_visible
 
 INDEX = "https://download.pytorch.org/whl/"
 
@@ -16,6 +17,15 @@ _WHEELS = ((13, 0, "cu130"), (12, 8, "cu128"), (12, 6, "cu126"))
 
 HOLDERS = 3
 """Processes that are named where many hold memory, the largest."""
+
+CHOOSING = {
+    "cuda": ("CUDA_VISIBLE_DEVICES",),
+    "rocm": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+}
+"""The variables that hide cards, by what they are for."""
+
+_NO_DEVICE = ("none", "void", "nodevfiles")
+"""What people and job schedulers write for no card at all, on purpose."""
 
 _OLD = (7, 5)
 """Cards below this capability are left out of the builds for CUDA 12.8 and newer."""
@@ -31,6 +41,7 @@ def of(
         *_denied(hardware, denied),
         *_memory(hardware),
         *_numbering(hardware, environ),
+        *_no_card(hardware, environ),
         *_override(hardware, environ),
         *_allocator(environ),
     )
@@ -76,6 +87,12 @@ def _torch(hardware: Hardware) -> Iterator[Problem]:
         yield _warning(
             f"{idle.name} is here, but PyTorch {torch.version} has no XPU: {slow}",
             f"pip install --force-reinstall torch --index-url {INDEX}xpu",
+        )
+    elif torch.kind == "xpu" and not any(a.kind == "xpu" for a in hardware.accelerators):
+        yield _warning(
+            f"PyTorch {torch.version} is built for Intel cards, and "
+            + ("none works." if hardware.probe else "only PyTorch itself can tell if one is here."),
+            "lorakit hardware --probe" if hardware.probe is None else "Update the driver.",
         )
     elif torch.kind == "rocm" and not any(a.kind == "rocm" for a in hardware.accelerators):
         yield _warning(
@@ -167,6 +184,25 @@ def _numbering(hardware: Hardware, environ: Mapping[str, str]) -> Iterator[Probl
     )
 
 
+def _no_card(hardware: Hardware, environ: Mapping[str, str]) -> Iterator[Problem]:
+    """A slip in a variable that chooses cards hides all of them without a word."""
+    kind = hardware.torch.kind if hardware.torch else ""
+    cards = [a for a in hardware.accelerators if a.kind == kind and a.trainable]
+    if not cards or any(a.visible for a in cards) or cpu_wanted(environ):
+        return
+    if kind == "rocm" and hip_visible([a.uuid for a in cards], environ):
+        return  # hidden because this user may not open it
+    for name in CHOOSING.get(kind, ()):
+        first = environ.get(name, "").partition(",")[0].strip()
+        if first and not first.startswith("-") and first.lower() not in _NO_DEVICE:
+            yield _warning(
+                f"{name}={environ[name]} leaves no card in sight, and {cards[0].name} is here: "
+                "training would run on the CPU.",
+                f"unset {name}, or name one: {name}={cards[0].uuid or 0} is {cards[0].name}.",
+            )
+            return
+
+
 def _override(hardware: Hardware, environ: Mapping[str, str]) -> Iterator[Problem]:
     value = environ.get(kernels.OVERRIDE)
     cards = [a for a in hardware.accelerators if a.kind == "rocm" and a.visible and a.trainable]
@@ -223,7 +259,7 @@ def by_topic(hardware: Hardware, environ: Mapping[str, str]) -> dict[str, tuple[
     return {
         "pytorch": tuple(_torch(hardware)),
         "driver": tuple(_driver(hardware)),
-        "cards": tuple(_numbering(hardware, environ)),
+        "cards": (*_numbering(hardware, environ), *_no_card(hardware, environ)),
         "memory": tuple(_memory(hardware)),
         "override": tuple(_override(hardware, environ)),
         "allocator": tuple(_allocator(environ)),

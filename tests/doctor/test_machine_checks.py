@@ -110,6 +110,23 @@ def test_an_override_that_is_set(value: str, verdict: str, words: str) -> None:
     assert found["kernels"].verdict == "bad"  # the card still failed when it was tried
 
 
+@pytest.mark.parametrize(
+    ("environ", "by"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": ""}, "is hidden by CUDA_VISIBLE_DEVICES="),
+        ({"LORAKIT_CPU": "1", "CUDA_VISIBLE_DEVICES": "0"}, "is hidden by LORAKIT_CPU=1"),
+        ({}, "is hidden:"),
+    ],
+)
+def test_a_hidden_card_is_told_with_what_hides_it(environ: dict[str, str], by: str) -> None:
+    found = machine("rtx4090")
+    cards = tuple(replace(card, visible=False) for card in found.accelerators)
+    told = checks(replace(found, accelerators=cards), environ)
+    (line,) = [c for c in told if c.name == "card"]
+    assert by in line.what
+    assert "training runs on the CPU" in line.what
+
+
 def test_without_pytorch_nothing_can_be_trained() -> None:
     found = checks(replace(machine("rtx4090"), torch=None, probe=None), {})
     assert exit_code(found) == 3
