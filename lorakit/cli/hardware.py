@@ -28,8 +28,11 @@ def hardware(
     """Print the facts of this machine or of one in a file, and what is doubtful about it."""
     given = believed(machine)
     found = given or detect()
-    if given is None and (probe or compile_too):
-        found = _probed(found, compile_too)
+    if probe or compile_too:
+        if given is not None:
+            streams.err("nothing was tried: the machine of a file is not this one")
+        elif found.torch is not None:
+            found = _probed(found, compile_too)
     if save is not None:
         _save(found, save)
     if as_json:
@@ -45,7 +48,7 @@ def _probed(found: Hardware, compile_too: bool) -> Hardware:
     from lorakit.hardware.probe import probe
     from lorakit.hardware.speed import remember
 
-    streams.err("trying PyTorch: this takes some seconds, and minutes with --compile")
+    streams.err(f"trying PyTorch: this takes some {'minutes' if compile_too else 'seconds'}")
     whole = merged(found, probe(compile_too=compile_too, speed=True), os.environ)
     if whole.tried and whole.tried.speed:
         remember(whole, whole.tried.speed)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from lorakit.bundle.problems import Problem
 from lorakit.doctor.checks import Check, bad, doubtful, good, of_problem
 from lorakit.hardware import findings
-from lorakit.hardware.facts import Hardware, Tried
+from lorakit.hardware.facts import Hardware, Probe, Tried
 from lorakit.hardware.kernels import OVERRIDE
 from lorakit.hardware.visible import CPU, cpu_wanted
 from lorakit.runs.words import UNKNOWN, clean, number
@@ -119,6 +119,7 @@ def _tried(
     """What PyTorch itself said when it was tried."""
     probe, ours = machine.probe, machine.tried
     if probe is None:
+        yield from (of_problem("kernels", finding, "bad") for finding in kernels)
         if machine.torch is not None:
             yield doubtful("tried", "PyTorch was not tried.", "lorakit doctor without --no-probe")
         return
@@ -130,11 +131,22 @@ def _tried(
     if ours is not None and broken and not any(broken in f.what for f in (*kernels, *trials)):
         what = f"{broken} failed its first operation: {ours.failure}."
         yield bad("kernels", what, "Update its driver and PyTorch, or choose another card.")
+    if ours is not None and ours.failure:
+        yield from _instead(probe, ours)
     if ours is None or ours.failure:
         return
     if ours.architecture and not kernels and probe.architectures:
         yield good("kernels", f"PyTorch has them for {ours.architecture}")
     yield from _abilities(ours)
+
+
+def _instead(probe: Probe, broken: Tried) -> Iterator[Check]:
+    """Another card that works, where the one that has most memory does not."""
+    name = {"cuda": "CUDA_VISIBLE_DEVICES", "rocm": "ROCR_VISIBLE_DEVICES"}.get(broken.kind)
+    for other in probe.devices:
+        if name and other.kind == broken.kind and other.uuid and not other.failure:
+            yield doubtful("instead", f"{other.name} works.", f"export {name}={other.uuid}")
+            return
 
 
 def _abilities(device: Tried) -> Iterator[Check]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from lorakit.bundle.problems import Problem
+from lorakit.hardware.kernels import left_behind
 
 GIB = 1024**3
 
@@ -165,12 +166,14 @@ class Hardware:
     @property
     def accelerator(self) -> Accelerator | None:
         """The card to train on: of those that are visible and that the PyTorch build can use, the
-        one with the most free memory; the first of equals, and the graphics unit of a processor
-        only where there is no other. None: train on the CPU.
+        one with the most free memory; the first of equals, and the graphics unit of a processor,
+        or one too old for the build, only where there is no other. None: train on the CPU.
         """
         kinds = {self.torch.kind, "mps"} if self.torch else set()
+        cuda = self.torch.cuda if self.torch else None
         usable = [a for a in self.accelerators if a.visible and a.kind in kinds]
-        return max(usable, key=_room, default=None)
+        served = [a for a in usable if not left_behind(cuda, a.capability)]
+        return max(served or usable, key=_room, default=None)
 
     @property
     def idle(self) -> Accelerator | None:

@@ -20,7 +20,7 @@ SCHEMA = 1
 
 
 def save(hardware: Hardware, path: Path) -> None:
-    """Write the facts of a machine, to three digits at least, with what was found doubtful about it."""
+    """Write the facts of a machine, to three decimals or digits, with what is doubtful about it."""
     import tomlkit
 
     document = tomlkit.document()

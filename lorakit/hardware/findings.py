@@ -38,6 +38,7 @@ def of(
     return (
         *_torch(hardware),
         *_driver(hardware),
+        *_too_old(hardware),
         *_denied(hardware, denied),
         *_memory(hardware),
         *_numbering(hardware, environ),
@@ -126,6 +127,20 @@ def _driver(hardware: Hardware) -> Iterator[Problem]:
             f"knows CUDA up to {known[0]}.{known[1]}.",
             f"Update the driver, or pip install --force-reinstall torch --index-url "
             f"{index(hardware.driver_cuda)}",
+        )
+
+
+def _too_old(hardware: Hardware) -> Iterator[Problem]:
+    """What the probe says better, where there was one."""
+    torch, card = hardware.torch, hardware.accelerator
+    if torch is None or card is None or (hardware.probe and hardware.probe.architectures):
+        return
+    if kernels.left_behind(torch.cuda, card.capability):
+        yield _warning(
+            f"{card.name} ({card.architecture}) is too old for PyTorch's builds for CUDA "
+            f"{torch.cuda}: they have no kernels for it.",
+            f"pip install --force-reinstall torch --index-url "
+            f"{index(hardware.driver_cuda, card.capability)}",
         )
 
 
@@ -263,6 +278,6 @@ def by_topic(hardware: Hardware, environ: Mapping[str, str]) -> dict[str, tuple[
         "memory": tuple(_memory(hardware)),
         "override": tuple(_override(hardware, environ)),
         "allocator": tuple(_allocator(environ)),
-        "kernels": about_kernels,
+        "kernels": (*_too_old(hardware), *about_kernels),
         "trials": tuple(p for p in of_probe(hardware, environ) if p not in about_kernels),
     }

@@ -105,6 +105,23 @@ def test_the_probe_for_real(lorakit: Command) -> None:
     assert "fp32" in cpu["precisions"]
 
 
+def test_without_pytorch_nothing_is_tried(
+    lorakit: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lorakit.hardware import torch_build
+
+    monkeypatch.setattr(torch_build, "installed", lambda: None)
+    ended = lorakit("hardware", "--probe")
+    assert "PyTorch is not installed" in ended.stderr
+    assert "did not end well" not in ended.stderr
+
+
+def test_a_machine_in_a_file_is_not_tried(lorakit: Command) -> None:
+    ended = lorakit("hardware", "--probe", "--hardware", str(MACHINES / "t4.toml"))
+    assert "nothing was tried" in ended.stderr
+    assert "Tesla T4" in ended.stdout
+
+
 def test_looking_at_the_machine_never_starts_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     from lorakit.hardware.detect import detect
 

@@ -127,6 +127,27 @@ def test_a_hidden_card_is_told_with_what_hides_it(environ: dict[str, str], by: s
     assert "training runs on the CPU" in line.what
 
 
+def test_a_card_that_works_is_named_where_the_larger_one_does_not() -> None:
+    found = machine("two-unequal")
+    assert found.probe is not None
+    large, small = found.probe.devices
+    broken = replace(large, failure="CUDA error: unspecified launch failure", precisions=())
+    probe = replace(found.probe, devices=(broken, small))
+    told = checks(replace(found, probe=probe), {})
+    (line,) = [c for c in told if c.name == "instead"]
+    assert (line.what, line.cure) == (
+        "NVIDIA GeForce RTX 3060 works.",
+        f"export CUDA_VISIBLE_DEVICES={small.uuid}",
+    )
+    assert exit_code(told) == 3
+
+
+def test_a_card_too_old_for_the_build_is_bad_without_a_trial() -> None:
+    old = replace(machine("gtx1080ti"), probe=None, findings=())
+    (line,) = [c for c in checks(old, {}) if c.name == "kernels"]
+    assert (line.verdict, line.cure[-5:]) == ("bad", "cu126")
+
+
 def test_without_pytorch_nothing_can_be_trained() -> None:
     found = checks(replace(machine("rtx4090"), torch=None, probe=None), {})
     assert exit_code(found) == 3

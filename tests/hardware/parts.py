@@ -7,6 +7,7 @@ import dataclasses
 from cards import Card
 from recorded_machines import torch
 
+from lorakit.hardware import findings
 from lorakit.hardware.facts import Accelerator, Hardware, Probe, Speed, TorchBuild, Tried
 
 CUDA = {
@@ -118,4 +119,7 @@ def tried_cpu(tflops: float = 0.9, bandwidth_gb_s: float = 40) -> Tried:
 
 
 def probed(machine: Hardware, *devices: Tried, kernels: tuple[str, ...] = ()) -> Hardware:
-    return dataclasses.replace(machine, probe=Probe(devices=devices, architectures=kernels))
+    whole = dataclasses.replace(machine, probe=Probe(devices=devices, architectures=kernels))
+    before = findings.of(machine, {})
+    kept = tuple(f for f in machine.findings if f not in before)
+    return dataclasses.replace(whole, findings=(*kept, *findings.of(whole, {})))

@@ -84,6 +84,16 @@ def test_a_python_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "could not be started" in probe().failure
 
 
+@pytest.mark.parametrize("odd", ["NaN", "-1", "Infinity", "0", '"fast"'])
+def test_a_speed_that_cannot_be_is_none(odd: str) -> None:
+    heard = Heard()
+    told = f'{{"tflops": {{"fp32": {odd}}}, "bandwidth_gb_s": 9, "launch_us": 9}}'
+    heard.read(f'{{"device": 0, "name": "x"}}\n{{"device": 0, "speed": {told}}}')
+    assert heard.probe().devices[0].speed is None
+    heard.read(f'{{"device": 0, "speed": {told.replace(odd, "1")}}}')
+    assert heard.probe().devices[0].speed is not None
+
+
 @given(st.text(alphabet='{}[]":,devictryng01 \n', max_size=60))
 def test_any_output_is_taken(output: str) -> None:
     heard = Heard()
