@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from lorakit.bundle.problems import Problem
 from lorakit.doctor.checks import Check, exit_code
 from lorakit.doctor.machine import checks
+from lorakit.errors import ExitCode
 from lorakit.hardware.facts import Hardware, Probe, TorchBuild, Tried
 from lorakit.hardware.files import load
 
@@ -196,3 +198,20 @@ def test_a_small_wsl_is_told_how_to_grow() -> None:
     small = replace(machine("wsl-rtx3070"), ram_free_gib=3.2)
     (line,) = [c for c in checks(small, {}) if c.name == "ram"]
     assert ".wslconfig" in line.cure
+
+
+@pytest.mark.parametrize(
+    ("codes", "wanted"),
+    [
+        ((), 0),
+        ((ExitCode.USAGE,), 2),
+        ((ExitCode.DATA, ExitCode.USAGE), 5),
+        ((ExitCode.USAGE, ExitCode.OUT_OF_MEMORY), 3),
+        ((ExitCode.USAGE, ExitCode.NO_HARDWARE), 3),
+    ],
+)
+def test_what_fails_on_this_machine_says_so_by_its_code(
+    codes: tuple[ExitCode, ...], wanted: int
+) -> None:
+    problems = [Problem(where="", what="x", fix="", code=code) for code in codes]
+    assert exit_code([], problems) == wanted
