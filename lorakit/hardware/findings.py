@@ -236,7 +236,7 @@ def _allocator(environ: Mapping[str, str]) -> Iterator[Problem]:
     for name, right in allocator.faults(environ):
         yield _warning(
             f"{name}={environ[name]} is not as PyTorch reads it, and may end a training.",
-            f"export {name}={right}",
+            f"export {name}={right}" if right else f"unset {name}",
         )
 
 

@@ -51,6 +51,9 @@ class Started(Event):
     sample_every: int = 0
     save_every: int = 0
     versions: dict[str, str] = field(default_factory=dict)
+    spills: bool = False
+    """Whether its driver is one of Windows, WSL included, which moves memory of a full card into
+    RAM."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -143,9 +143,10 @@ class RunState:
 
     @property
     def slowdown(self) -> float | None:
-        """How many times longer steps take than at first, where that is much and memory is full."""
-        first = self.first_pace
-        if first is None or not paging.full(self.sensed):
+        """How many times longer steps take than at first, where that is much, memory is full and
+        the driver is one that spills into RAM."""
+        first, driver = self.first_pace, self.started
+        if first is None or not (driver and driver.spills and paging.full(self.sensed)):
             return None
         recent = self._recent(FEW_STEPS)
         if recent.steps < FEW_STEPS:
