@@ -14,6 +14,9 @@ from lorakit.hardware.detect import detect
 from lorakit.hardware.facts import Accelerator, Hardware, Probe, Tried
 from lorakit.runs.words import UNKNOWN, clean, number
 
+LABEL = 9
+"""Columns before what is said of each thing."""
+
 HOLDERS = 5
 """Processes shown of those that hold memory of a card, the largest."""
 
@@ -38,7 +41,9 @@ def hardware(
     if as_json:
         streams.out_json(dataclasses.asdict(found))
         return 0
-    streams.out(*(clean(line) for line in _lines(found)))
+    for line in _lines(found):
+        label, text = line[:LABEL], clean(line[LABEL:])
+        streams.out(*streams.folded(text, label, " " * LABEL, whole=False))
     streams.problems(found.findings)
     return 0
 
@@ -122,5 +127,5 @@ def _worked(tried: Tried) -> Iterator[str]:
     if tried.speed:
         rates = ", ".join(f"{k} {v:.3g}" for k, v in tried.speed.tflops.items())
         yield f"         {rates} TFLOP/s, {tried.speed.bandwidth_gb_s:.3g} GB/s, " + (
-            f"{tried.speed.launch_us:.3g} us a start"
+            f"{tried.speed.launch_us:.3g} us a launch"
         )

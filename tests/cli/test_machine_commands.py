@@ -90,7 +90,7 @@ def test_what_was_tried(
         "attention by flash, can do efficient, math",
         "xformers works",
         "bitsandbytes does not work: no kernel image",
-        "bf16 165 TFLOP/s, 920 GB/s, 4.1 us a start",
+        "bf16 165 TFLOP/s, 920 GB/s, 4.1 us a launch",
         "CPU: it was killed by SIGILL",
     ):
         assert line in said.out
