@@ -136,7 +136,7 @@ def _tried(
     if ours is None or ours.failure:
         return
     if ours.architecture and not kernels and probe.architectures:
-        yield good("kernels", f"PyTorch has them for {ours.architecture}")
+        yield good("kernels", f"PyTorch runs on {ours.architecture}")
     yield from _abilities(ours)
 
 

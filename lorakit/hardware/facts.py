@@ -189,10 +189,14 @@ class Hardware:
     @property
     def tried(self) -> Tried | None:
         """What PyTorch said of the device that training runs on. None: it was not tried."""
-        card, devices = self.accelerator, self.probe.devices if self.probe else ()
-        if card is None:
-            return next((d for d in devices if d.kind == "cpu"), None)
-        same = [d for d in devices if d.kind == card.kind]
+        if self.accelerator is not None:
+            return self.tried_on(self.accelerator)
+        devices = self.probe.devices if self.probe else ()
+        return next((d for d in devices if d.kind == "cpu"), None)
+
+    def tried_on(self, card: Accelerator) -> Tried | None:
+        """What PyTorch said of one card. None: it was not tried, or nobody can tell which it is."""
+        same = [d for d in (self.probe.devices if self.probe else ()) if d.kind == card.kind]
         for key in ("uuid", "pci", "name"):
             found = [d for d in same if getattr(d, key) and _bare(d, key) == _bare(card, key)]
             if len(found) == 1:

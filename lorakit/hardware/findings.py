@@ -246,7 +246,9 @@ def _kernels(hardware: Hardware, environ: Mapping[str, str]) -> Iterator[Problem
     kind = hardware.torch.kind if hardware.torch else ""
     for card in hardware.accelerators:
         fit = card.kind == kind and card.visible and card.trainable
-        if not fit or kernels.served(card.architecture, known):
+        tried = hardware.tried_on(card)
+        works = tried is not None and tried.precisions and not tried.failure
+        if not fit or works or kernels.served(card.architecture, known):
             continue
         what = (
             f"This PyTorch has no kernels for {card.architecture} ({card.name}); "

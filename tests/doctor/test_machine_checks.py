@@ -150,6 +150,16 @@ def test_a_card_too_old_for_the_build_is_bad_without_a_trial() -> None:
     assert (line.verdict, line.cure[-5:]) == ("bad", "cu126")
 
 
+def test_a_card_that_computed_is_told_of_no_missing_kernels() -> None:
+    found = machine("rx6600")  # saved where the override was set, and looked at elsewhere
+    assert found.probe is not None
+    works = replace(found.probe.devices[0], failure="", precisions=("fp32", "fp16"))
+    told = checks(replace(found, probe=replace(found.probe, devices=(works,))), {})
+    assert exit_code(told) == 0
+    assert not any("no kernels" in c.what for c in told)
+    assert any(c.what == "PyTorch runs on gfx1032" for c in told)
+
+
 def test_without_pytorch_nothing_can_be_trained() -> None:
     found = checks(replace(machine("rtx4090"), torch=None, probe=None), {})
     assert exit_code(found) == 3
