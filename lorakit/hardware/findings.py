@@ -93,7 +93,10 @@ def _torch(hardware: Hardware) -> Iterator[Problem]:
         yield _warning(
             f"PyTorch {torch.version} is built for Intel cards, and "
             + ("none works." if hardware.probe else "only PyTorch itself can tell if one is here."),
-            "lorakit hardware --probe" if hardware.probe is None else "Update the driver.",
+            "Update the driver."
+            if hardware.probe
+            else "lorakit hardware --probe --save intel.toml finds it, and --hardware intel.toml "
+            "makes every command plan for it.",
         )
     elif torch.kind == "rocm" and not any(a.kind == "rocm" for a in hardware.accelerators):
         yield _warning(

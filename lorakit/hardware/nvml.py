@@ -25,6 +25,11 @@ SECONDS = 20.0
 may take most of this."""
 
 
+_HANGING: list[threading.Thread] = []
+"""Calls that hang in the driver cannot be ended, and are left behind. While one does, nobody waits
+for another."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """What the driver said."""
@@ -104,17 +109,24 @@ def ask_in_time(nvml: Any, signs: NvidiaSigns, seconds: float = SECONDS) -> Answ
         except Exception as error:
             answers.put(error)
 
-    # A call that hangs in the driver cannot be ended: its thread is left behind.
-    threading.Thread(target=wait, daemon=True).start()
+    if any(call.is_alive() for call in _HANGING):
+        return _stuck(seconds)
+    call = threading.Thread(target=wait, daemon=True)
+    call.start()
     try:
         answer = answers.get(timeout=seconds)
     except queue.Empty:
-        what = f"{_NONE}: the driver did not answer within {seconds:.0f} s."
-        fix = "Run nvidia-smi: where it hangs too, reboot."
-        return Answer(findings=(_warning(what, fix),), failure=STUCK)
+        _HANGING.append(call)
+        return _stuck(seconds)
     if isinstance(answer, Exception):
         raise answer
     return answer
+
+
+def _stuck(seconds: float) -> Answer:
+    what = f"{_NONE}: the driver did not answer within {seconds:.0f} s."
+    fix = "Run nvidia-smi: where it hangs too, reboot."
+    return Answer(findings=(_warning(what, fix),), failure=STUCK)
 
 
 def ask(

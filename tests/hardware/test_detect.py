@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -115,7 +116,15 @@ def test_a_driver_that_hangs_is_a_finding_in_time() -> None:
 
     forever = threading.Event()
     answer = nvml.ask_in_time(Stuck(RTX_4090), host.NvidiaSigns(on_bus=True), seconds=0.05)
+    before = time.monotonic()
+    again = nvml.ask_in_time(FakeNvml(RTX_4090), host.NvidiaSigns(on_bus=True), seconds=5)
+    assert time.monotonic() - before < 2  # while one call hangs, nobody waits for another
+    assert again.failure == nvml.STUCK
     forever.set()
+    for call in nvml._HANGING:
+        call.join()
+    recovered = nvml.ask_in_time(FakeNvml(RTX_4090), host.NvidiaSigns(on_bus=True))
+    assert len(recovered.accelerators) == 1
     assert answer.accelerators == ()
     (finding,) = answer.findings
     assert "did not answer within" in finding.what

@@ -166,7 +166,7 @@ def test_intel_cards_are_known_only_when_tried() -> None:
     build = dataclasses.replace(torch("2.13.0+xpu"), xpu="20250302")
     found = assemble(Hardware(torch=build), nvml.Answer(), (), {})
     (finding,) = found.findings
-    assert finding.fix == "lorakit hardware --probe"
+    assert finding.fix.startswith("lorakit hardware --probe --save intel.toml")
     card = Tried(kind="xpu", name="Intel(R) Arc(TM) B580", memory_total_gib=11.3)
     assert merged(found, Probe(devices=(card,)), {}).findings == ()
 
