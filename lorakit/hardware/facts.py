@@ -171,13 +171,25 @@ class Hardware:
         """
         kinds = {self.torch.kind, "mps"} if self.torch else set()
         cuda = self.torch.cuda if self.torch else None
-        usable = [a for a in self.accelerators if a.visible and a.kind in kinds]
+        usable = [
+            a
+            for a in self.accelerators
+            if a.visible and a.kind in kinds and not self._unseen(a.kind)
+        ]
         served = [a for a in usable if not left_behind(cuda, a.capability)]
         return max(served or usable, key=_room, default=None)
 
+    def _unseen(self, kind: str) -> bool:
+        """Whether PyTorch was tried to the end and sees no such card, whatever its driver says."""
+        seen = self.probe
+        if seen is None or seen.failure or not seen.devices:
+            return False
+        return all(device.kind != kind for device in seen.devices)
+
     @property
     def idle(self) -> Accelerator | None:
-        """The card that another build of PyTorch would train on, where this one has only the CPU.
+        """The card that another build of PyTorch, or a better driver, would train on, where only
+        the CPU is left.
 
         None: there is no such card, or it is used, or it is hidden on purpose.
         """

@@ -72,7 +72,15 @@ def _torch(hardware: Hardware) -> Iterator[Problem]:
     torch, idle = hardware.torch, hardware.idle
     slow = "training would run on the CPU, tens to hundreds of times slower."
     if torch is None:
-        yield _warning("PyTorch is not installed.", "pip install torch")
+        where = ""
+        if idle is not None and idle.kind == "cuda":
+            where = f" --index-url {index(hardware.driver_cuda, idle.capability)}"
+        yield _warning("PyTorch is not installed.", f"pip install torch{where}")
+    elif idle is not None and idle.kind == torch.kind:
+        yield _warning(
+            f"{idle.name} is here, and PyTorch {torch.version} does not see it: {slow}",
+            'python -c "import torch; torch.cuda.init()" says why.',
+        )
     elif idle is not None and idle.kind == "cuda":
         yield _warning(
             f"{idle.name} is here, but PyTorch {torch.version} has no CUDA: {slow}",

@@ -163,6 +163,10 @@ def test_a_card_that_computed_is_told_of_no_missing_kernels() -> None:
 def test_without_pytorch_nothing_can_be_trained() -> None:
     found = checks(replace(machine("rtx4090"), torch=None, probe=None), {})
     assert exit_code(found) == 3
+    assert [c.cure for c in found if c.verdict == "bad"] == [
+        "pip install torch --index-url https://download.pytorch.org/whl/cu128"
+    ]
+    found = checks(replace(machine("cpu-only"), torch=None, probe=None), {})
     assert [c.cure for c in found if c.verdict == "bad"] == ["pip install torch"]
 
 
@@ -193,6 +197,21 @@ def test_a_build_newer_than_the_driver() -> None:
     (line,) = [c for c in found if c.name == "driver"]
     assert "knows CUDA up to 12.4" in line.what
     assert line.cure.startswith("Update the driver")
+
+
+def test_a_card_that_pytorch_does_not_see_is_not_trained_on() -> None:
+    found = machine("t4")
+    cpu = Tried(kind="cpu", name="CPU", precisions=("fp32",))
+    unseen = replace(found, probe=Probe(devices=(cpu,), architectures=("sm_75",)))
+    assert unseen.accelerator is None
+    assert unseen.idle is not None
+    told = {c.name: c for c in checks(unseen, {})}
+    assert "Tesla T4 is here, and PyTorch 2.11.0+cu126 does not see it" in told["pytorch"].what
+    assert "torch.cuda.init()" in told["pytorch"].cure
+    assert "training runs on the CPU" in told["card"].what
+    # A probe that broke off before it came to the card says nothing against it.
+    broken = replace(unseen, probe=Probe(devices=(cpu,), failure="it was killed by SIGSEGV"))
+    assert broken.accelerator is not None
 
 
 def test_attention_without_a_fused_kernel_is_a_doubt() -> None:
