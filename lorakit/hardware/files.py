@@ -40,8 +40,9 @@ def load(path: Path) -> Hardware:
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
         raise LorakitError(
-            f"The machine file {path} cannot be read: {error}.",
+            f"The machine file {path} cannot be read: {why}.",
             "lorakit hardware --save FILE writes one.",
         ) from None
     if raw.pop("schema", None) != SCHEMA:

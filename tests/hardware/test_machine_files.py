@@ -171,6 +171,12 @@ def test_a_machine_file_that_is_none_is_said_so(tmp_path: Path, text: str, words
         load(tmp_path / "m.toml")
 
 
+def test_a_machine_file_that_is_not_there_is_said_once(tmp_path: Path) -> None:
+    with pytest.raises(LorakitError) as told:
+        load(tmp_path / "m.toml")
+    assert told.value.message.endswith("m.toml cannot be read: No such file or directory.")
+
+
 def test_a_machine_file_of_a_newer_version_is_read(tmp_path: Path) -> None:
     (tmp_path / "m.toml").write_text("schema = 1\ncpu_threads = 3\nquantum_cores = 1\n")
     assert load(tmp_path / "m.toml").cpu_threads == 3
