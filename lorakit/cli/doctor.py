@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import shutil
 import sys
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -91,16 +89,12 @@ def _lines(checks: Sequence[Check], hardware: Hardware) -> Iterator[str]:
     """A line for each check, with its cure below; broken to the width of a terminal."""
     marks = MARKS if _can_draw(sys.stdout.encoding) else ASCII_MARKS
     wide = max(len(check.name) for check in checks)
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
     for check in checks:
         start = f"{marks[check.verdict]} {check.name:<{wide}}  "
-        room = max(width - len(start) - 1, 20)
-        first, *rest = textwrap.wrap(clean(check.what), room) or [""]
-        # What does not end as a sentence ends in a command, which is to be copied whole.
-        cure = clean(check.cure)
-        rest += textwrap.wrap(cure, room) if cure.endswith(".") else filter(None, [cure])
-        yield start + first
-        yield from (" " * len(start) + line for line in rest)
+        below = " " * len(start)
+        yield from streams.folded(clean(check.what), start, below, whole=False)
+        if check.cure:
+            yield from streams.folded(clean(check.cure), below, below)
     doubts, errors = (sum(c.verdict == v for c in checks) for v in ("doubtful", "bad"))
     runs = "does not run" if errors else "runs"
     counts = ", ".join(

@@ -14,6 +14,9 @@ from lorakit.hardware.detect import detect
 from lorakit.hardware.facts import Accelerator, Hardware, Probe, Tried
 from lorakit.runs.words import UNKNOWN, clean, number
 
+LABEL = 9
+"""Columns before what is said of each thing."""
+
 HOLDERS = 5
 """Processes shown of those that hold memory of a card, the largest."""
 
@@ -28,14 +31,19 @@ def hardware(
     """Print the facts of this machine or of one in a file, and what is doubtful about it."""
     given = believed(machine)
     found = given or detect()
-    if given is None and (probe or compile_too):
-        found = _probed(found, compile_too)
+    if probe or compile_too:
+        if given is not None:
+            streams.err("nothing was tried: the machine of a file is not this one")
+        elif found.torch is not None:
+            found = _probed(found, compile_too)
     if save is not None:
         _save(found, save)
     if as_json:
         streams.out_json(dataclasses.asdict(found))
         return 0
-    streams.out(*(clean(line) for line in _lines(found)))
+    for line in _lines(found):
+        label, text = line[:LABEL], clean(line[LABEL:])
+        streams.out(*streams.folded(text, label, " " * LABEL, whole=False))
     streams.problems(found.findings)
     return 0
 
@@ -45,7 +53,7 @@ def _probed(found: Hardware, compile_too: bool) -> Hardware:
     from lorakit.hardware.probe import probe
     from lorakit.hardware.speed import remember
 
-    streams.err("trying PyTorch: this takes some seconds, and minutes with --compile")
+    streams.err(f"trying PyTorch: this takes some {'minutes' if compile_too else 'seconds'}")
     whole = merged(found, probe(compile_too=compile_too, speed=True), os.environ)
     if whole.tried and whole.tried.speed:
         remember(whole, whole.tried.speed)
@@ -119,5 +127,5 @@ def _worked(tried: Tried) -> Iterator[str]:
     if tried.speed:
         rates = ", ".join(f"{k} {v:.3g}" for k, v in tried.speed.tflops.items())
         yield f"         {rates} TFLOP/s, {tried.speed.bandwidth_gb_s:.3g} GB/s, " + (
-            f"{tried.speed.launch_us:.3g} us a start"
+            f"{tried.speed.launch_us:.3g} us a launch"
         )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from lorakit.bundle.problems import Problem
@@ -39,9 +41,32 @@ def err(*lines: str) -> None:
     sys.stderr.flush()
 
 
+def folded(
+    text: str, first: str = "", rest: str = "", stream: TextIO | None = None, whole: bool = True
+) -> list[str]:
+    """A text in lines that fit the terminal, behind `first` and then `rest`; in one line where
+    nobody looks on.
+
+    What does not end as a sentence ends in a command, which is to be copied and stays `whole`.
+    """
+    stream = stream or sys.stdout
+    if not stream.isatty() or (whole and not text.endswith(".")):
+        return [first + text]
+    room = max(shutil.get_terminal_size().columns - 1, len(rest) + 20)
+    wrapped = textwrap.wrap(
+        text,
+        room,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,  # paths, names and commands are to be copied
+        break_on_hyphens=False,
+    )
+    return wrapped or [first]
+
+
 def report(error: LorakitError) -> None:
     """Print an error: one sentence, and the way out below it."""
-    err(f"lorakit: error: {_clean(error.message)}", *_indented(error.hint))
+    err(*_folded(f"lorakit: error: {error.message}"), *_indented(error.hint))
 
 
 def problems(found: Iterable[Problem], path: str = "") -> None:
@@ -50,11 +75,17 @@ def problems(found: Iterable[Problem], path: str = "") -> None:
         line = f":{problem.line}" if problem.line is not None else ""
         where = f" {problem.where}:" if problem.where else ""
         place = f"{path}{line}:" if path else "lorakit:"
-        err(_clean(f"{place} {problem.severity}:{where} {problem.what}"), *_indented(problem.fix))
+        what = f"{place} {problem.severity}:{where} {problem.what}"
+        err(*_folded(what), *_indented(problem.fix))
 
 
 def _indented(text: str) -> list[str]:
-    return [f"  {_clean(line)}" for line in text.split("\n") if line]
+    lines = (_folded(line, "  ") for line in text.split("\n") if line)
+    return [line for found in lines for line in found]
+
+
+def _folded(text: str, indent: str = "") -> list[str]:
+    return folded(_clean(text), indent, indent, sys.stderr)
 
 
 def _clean(text: str) -> str:

@@ -47,11 +47,11 @@ def of_problem(name: str, problem: Problem, verdict: Verdict = "doubtful") -> Ch
 
 
 def exit_code(checks: Iterable[Check], problems: Iterable[Problem] = ()) -> ExitCode:
-    """NO_HARDWARE where nothing can be trained, or where this machine is what a bundle with these
-    problems fails on; else the code of its first error.
+    """NO_HARDWARE where nothing can be trained, or where a bundle with these problems fails on this
+    machine or its memory; else the code of its first error.
     """
     errors = [p.code for p in problems if p.severity == "error"]
     stuck = any(c.verdict == "bad" for c in checks)
-    if stuck or ExitCode.NO_HARDWARE in errors:
+    if stuck or ExitCode.NO_HARDWARE in errors or ExitCode.OUT_OF_MEMORY in errors:
         return ExitCode.NO_HARDWARE
     return errors[0] if errors else ExitCode.OK

@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
+from lorakit.bundle.paths import cache_folder
 from lorakit.doctor import logout
 from lorakit.doctor.surroundings import Folder, Hub, Surroundings, Terminal
 from lorakit.hardware import machine
@@ -26,9 +27,8 @@ _NEEDED = ("torch", "diffusers", "transformers", "peft", "accelerate", "safetens
 
 def gather(runs: Path, environ: Mapping[str, str]) -> Surroundings:
     """Everything, with one short request to the Hub unless that is forbidden."""
-    from huggingface_hub import constants
-
     needs, python = _requirements()
+    bases, hub = _hubs(environ)
     names = ["lorakit", "nvidia-ml-py", "pynvml", *(needs or _NEEDED)]
     return Surroundings(
         python=sys.version_info[:3],
@@ -36,9 +36,9 @@ def gather(runs: Path, environ: Mapping[str, str]) -> Surroundings:
         versions=_versions(names),
         needs=needs,
         runs=folder(runs),
-        cache=folder(_cache(environ)),
-        bases=folder(Path(constants.HF_HUB_CACHE)),
-        hub=_hub(environ, constants.ENDPOINT, Path(constants.HF_TOKEN_PATH)),
+        cache=folder(cache_folder()),
+        bases=bases,
+        hub=hub,
         terminal=_terminal(environ),
         login=_login(environ),
         threads_set=environ.get("OMP_NUM_THREADS", ""),
@@ -87,12 +87,14 @@ def _versions(needs: list[str]) -> dict[str, str]:
     return found
 
 
-def _cache(environ: Mapping[str, str]) -> Path:
-    """As the trainer finds it."""
-    import platformdirs
-
-    given = environ.get("LORAKIT_CACHE")
-    return Path(given) if given else Path(platformdirs.user_cache_dir("lorakit"))
+def _hubs(environ: Mapping[str, str]) -> tuple[Folder | None, Hub | None]:
+    """The Hub's cache and the Hub; nothing where its client is not even installed."""
+    try:
+        from huggingface_hub import constants
+    except ImportError:
+        return None, None
+    hub = _hub(environ, constants.ENDPOINT, Path(constants.HF_TOKEN_PATH))
+    return folder(Path(constants.HF_HUB_CACHE)), hub
 
 
 def _hub(environ: Mapping[str, str], address: str, token: Path) -> Hub:

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from lorakit.bundle.problems import Problem
 from lorakit.doctor.checks import Check, bad, doubtful, good, of_problem
 from lorakit.hardware import findings
-from lorakit.hardware.facts import Hardware, Tried
+from lorakit.hardware.facts import Hardware, Probe, Tried
 from lorakit.hardware.kernels import OVERRIDE
+from lorakit.hardware.visible import CPU, cpu_wanted
 from lorakit.runs.words import UNKNOWN, clean, number
 
 LEAST_RAM_GIB = 6.0
@@ -30,7 +31,7 @@ def checks(machine: Hardware, environ: Mapping[str, str]) -> list[Check]:
     return [
         *_torch(machine, told["pytorch"]),
         *_driver(machine, told["driver"], rest),
-        *_card(machine, told["cards"]),
+        *_card(machine, told["cards"], environ),
         *_memory(machine, told["memory"]),
         *_override(machine, told["override"], environ),
         *(of_problem("allocator", f) for f in told["allocator"]),
@@ -62,7 +63,9 @@ def _driver(
         yield good("driver", f"{machine.driver}, knows CUDA up to {cuda}")
 
 
-def _card(machine: Hardware, found: tuple[Problem, ...]) -> Iterator[Check]:
+def _card(
+    machine: Hardware, found: tuple[Problem, ...], environ: Mapping[str, str]
+) -> Iterator[Check]:
     card, cards = machine.accelerator, machine.accelerators
     if card is not None:
         more = f", chosen from {len(cards)}" if len(cards) > 1 else ""
@@ -72,10 +75,21 @@ def _card(machine: Hardware, found: tuple[Problem, ...]) -> Iterator[Check]:
         alone = not cards and not machine.findings
         yield doubtful(
             "card",
-            f"None that can be used: training runs on the {machine.device}.",
+            f"{_why_none(machine, environ)}: training runs on the {machine.device}.",
             "pico, the base that lorakit ships, is made for this." if alone else "",
         )
     yield from (of_problem("card", f) for f in found)
+
+
+def _why_none(machine: Hardware, environ: Mapping[str, str]) -> str:
+    kind = machine.torch.kind if machine.torch else ""
+    hidden = [a.name for a in machine.accelerators if a.kind in (kind, "mps") and not a.visible]
+    if not hidden:
+        return "None that can be used"
+    names = (CPU,) if cpu_wanted(environ) else findings.CHOOSING.get(kind, ())
+    by = " and ".join(f"{name}={environ[name]}" for name in names if name in environ)
+    are = "is" if len(hidden) == 1 else "are"
+    return f"None in sight, {' and '.join(hidden)} {are} hidden{f' by {by}' if by else ''}"
 
 
 def _memory(machine: Hardware, found: tuple[Problem, ...]) -> Iterator[Check]:
@@ -105,6 +119,7 @@ def _tried(
     """What PyTorch itself said when it was tried."""
     probe, ours = machine.probe, machine.tried
     if probe is None:
+        yield from (of_problem("kernels", finding, "bad") for finding in kernels)
         if machine.torch is not None:
             yield doubtful("tried", "PyTorch was not tried.", "lorakit doctor without --no-probe")
         return
@@ -116,11 +131,22 @@ def _tried(
     if ours is not None and broken and not any(broken in f.what for f in (*kernels, *trials)):
         what = f"{broken} failed its first operation: {ours.failure}."
         yield bad("kernels", what, "Update its driver and PyTorch, or choose another card.")
+    if ours is not None and ours.failure:
+        yield from _instead(probe, ours)
     if ours is None or ours.failure:
         return
     if ours.architecture and not kernels and probe.architectures:
-        yield good("kernels", f"PyTorch has them for {ours.architecture}")
+        yield good("kernels", f"PyTorch runs on {ours.architecture}")
     yield from _abilities(ours)
+
+
+def _instead(probe: Probe, broken: Tried) -> Iterator[Check]:
+    """Another card that works, where the one that has most memory does not."""
+    name = {"cuda": "CUDA_VISIBLE_DEVICES", "rocm": "ROCR_VISIBLE_DEVICES"}.get(broken.kind)
+    for other in probe.devices:
+        if name and other.kind == broken.kind and other.uuid and not other.failure:
+            yield doubtful("instead", f"{other.name} works.", f"export {name}={other.uuid}")
+            return
 
 
 def _abilities(device: Tried) -> Iterator[Check]:

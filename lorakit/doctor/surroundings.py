@@ -76,9 +76,9 @@ class Surroundings:
     runs: Folder
     cache: Folder
     """Of lorakit: latents and texts."""
-    bases: Folder
-    """Of the Hub: base models."""
-    hub: Hub
+    bases: Folder | None
+    """Of the Hub: base models. None, as for the Hub, where its client is not installed."""
+    hub: Hub | None
     terminal: Terminal
     login: Login
     threads_set: str = ""
@@ -95,9 +95,7 @@ def after(found: Surroundings) -> list[Check]:
     return [
         _folder("runs", found.runs, "set LORAKIT_RUNS or --runs", LEAST_BYTES),
         _folder("cache", found.cache, "set LORAKIT_CACHE", LEAST_BYTES),
-        _bases(found.bases),
-        _hub(found.hub),
-        _token(found.hub),
+        *_of_hub(found.bases, found.hub),
         _terminal(found.terminal),
         _session(found.terminal),
         logout.check(found.login),
@@ -159,6 +157,13 @@ def _folder(name: str, folder: Folder, elsewhere: str, least: int) -> Check:
             name, f"{free} are free in {folder.path}.", f"Make room on its disk, or {elsewhere}."
         )
     return good(name, f"{folder.path}, {free} free")
+
+
+def _of_hub(bases: Folder | None, hub: Hub | None) -> list[Check]:
+    if bases is None or hub is None:
+        what = "huggingface-hub is not installed: no base model can be read or downloaded."
+        return [bad("hub", what, "pip install huggingface-hub")]
+    return [_bases(bases), _hub(hub), _token(hub)]
 
 
 def _bases(folder: Folder) -> Check:

@@ -50,7 +50,8 @@ def faults(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         if value is None:
             continue
         parts = _parts(value)
-        mended = [_mended(part) for part in parts]
+        # PyTorch fails on a setting without a value; which one was meant nobody knows.
+        mended = [_mended(part) for part in parts if re.search("[:=]", part)]
         if mended != parts:
             yield name, ",".join(mended)
 

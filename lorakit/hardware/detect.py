@@ -49,6 +49,7 @@ def assemble(
         accelerators=(
             *_shown(nvidia, _cuda_visible(nvidia, answer, environ), environ),
             *_shown(amd_cards, _hip_visible(amd_cards, environ), environ),
+            *(replace(chip, visible=not cpu_wanted(environ)) for chip in apple(host)),
         ),
         driver=answer.driver,
         driver_cuda=answer.driver_cuda,
@@ -60,13 +61,30 @@ def assemble(
 def _nvidia() -> nvml.Answer:
     """The driver's answer; that of nvidia-smi where its library cannot be loaded."""
     driver = nvml.module()
-    answer = (
-        nvml.ask(driver, machine.nvidia_signs()) if driver else nvml.Answer(failure=nvml.NO_LIBRARY)
-    )
+    answer = nvml.Answer(failure=nvml.NO_LIBRARY)
+    if driver:
+        answer = nvml.ask_in_time(driver, machine.nvidia_signs())
     if answer.failure == nvml.NO_LIBRARY:
         told = nvidia_smi.ask()
         return told if told.accelerators else answer
     return answer
+
+
+def apple(host: Hardware) -> tuple[Accelerator, ...]:
+    """The graphics unit of Apple's chips: each has one, which works in the machine's memory, and
+    every PyTorch for macOS uses it."""
+    if not (host.system.startswith("Darwin") and "arm64" in host.system):
+        return ()
+    return (
+        Accelerator(
+            kind="mps",
+            name=host.cpu_name or "Apple chip",
+            memory_total_gib=host.ram_total_gib,
+            memory_free_gib=host.ram_free_gib,
+            unified=True,
+            integrated=True,
+        ),
+    )
 
 
 def _amd() -> tuple[Accelerator, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from lorakit.bundle.problems import Problem
+from lorakit.hardware.kernels import left_behind
 
 GIB = 1024**3
 
@@ -165,16 +166,30 @@ class Hardware:
     @property
     def accelerator(self) -> Accelerator | None:
         """The card to train on: of those that are visible and that the PyTorch build can use, the
-        one with the most free memory; the first of equals, and the graphics unit of a processor
-        only where there is no other. None: train on the CPU.
+        one with the most free memory; the first of equals, and the graphics unit of a processor,
+        or one too old for the build, only where there is no other. None: train on the CPU.
         """
         kinds = {self.torch.kind, "mps"} if self.torch else set()
-        usable = [a for a in self.accelerators if a.visible and a.kind in kinds]
-        return max(usable, key=_room, default=None)
+        cuda = self.torch.cuda if self.torch else None
+        usable = [
+            a
+            for a in self.accelerators
+            if a.visible and a.kind in kinds and not self._unseen(a.kind)
+        ]
+        served = [a for a in usable if not left_behind(cuda, a.capability)]
+        return max(served or usable, key=_room, default=None)
+
+    def _unseen(self, kind: str) -> bool:
+        """Whether PyTorch was tried to the end and sees no such card, whatever its driver says."""
+        seen = self.probe
+        if seen is None or seen.failure or not seen.devices:
+            return False
+        return all(device.kind != kind for device in seen.devices)
 
     @property
     def idle(self) -> Accelerator | None:
-        """The card that another build of PyTorch would train on, where this one has only the CPU.
+        """The card that another build of PyTorch, or a better driver, would train on, where only
+        the CPU is left.
 
         None: there is no such card, or it is used, or it is hidden on purpose.
         """
@@ -186,10 +201,14 @@ class Hardware:
     @property
     def tried(self) -> Tried | None:
         """What PyTorch said of the device that training runs on. None: it was not tried."""
-        card, devices = self.accelerator, self.probe.devices if self.probe else ()
-        if card is None:
-            return next((d for d in devices if d.kind == "cpu"), None)
-        same = [d for d in devices if d.kind == card.kind]
+        if self.accelerator is not None:
+            return self.tried_on(self.accelerator)
+        devices = self.probe.devices if self.probe else ()
+        return next((d for d in devices if d.kind == "cpu"), None)
+
+    def tried_on(self, card: Accelerator) -> Tried | None:
+        """What PyTorch said of one card. None: it was not tried, or nobody can tell which it is."""
+        same = [d for d in (self.probe.devices if self.probe else ()) if d.kind == card.kind]
         for key in ("uuid", "pci", "name"):
             found = [d for d in same if getattr(d, key) and _bare(d, key) == _bare(card, key)]
             if len(found) == 1:

@@ -8,6 +8,7 @@ from lorakit.bundle.problems import Problem
 from lorakit.errors import ExitCode
 from lorakit.hardware import allocator, kernels
 from lorakit.hardware.facts import Hardware, Process
+from lorakit.hardware.visible import cpu_wanted, hip_visible
 
 INDEX = "https://download.pytorch.org/whl/"
 
@@ -16,6 +17,15 @@ _WHEELS = ((13, 0, "cu130"), (12, 8, "cu128"), (12, 6, "cu126"))
 
 HOLDERS = 3
 """Processes that are named where many hold memory, the largest."""
+
+CHOOSING = {
+    "cuda": ("CUDA_VISIBLE_DEVICES",),
+    "rocm": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+}
+"""The variables that hide cards, by what they are for."""
+
+_NO_DEVICE = ("none", "void", "nodevfiles")
+"""What people and job schedulers write for no card at all, on purpose."""
 
 _OLD = (7, 5)
 """Cards below this capability are left out of the builds for CUDA 12.8 and newer."""
@@ -28,9 +38,11 @@ def of(
     return (
         *_torch(hardware),
         *_driver(hardware),
+        *_too_old(hardware),
         *_denied(hardware, denied),
         *_memory(hardware),
         *_numbering(hardware, environ),
+        *_no_card(hardware, environ),
         *_override(hardware, environ),
         *_allocator(environ),
     )
@@ -60,7 +72,15 @@ def _torch(hardware: Hardware) -> Iterator[Problem]:
     torch, idle = hardware.torch, hardware.idle
     slow = "training would run on the CPU, tens to hundreds of times slower."
     if torch is None:
-        yield _warning("PyTorch is not installed.", "pip install torch")
+        where = ""
+        if idle is not None and idle.kind == "cuda":
+            where = f" --index-url {index(hardware.driver_cuda, idle.capability)}"
+        yield _warning("PyTorch is not installed.", f"pip install torch{where}")
+    elif idle is not None and idle.kind == torch.kind:
+        yield _warning(
+            f"{idle.name} is here, and PyTorch {torch.version} does not see it: {slow}",
+            'python -c "import torch; torch.cuda.init()" says why.',
+        )
     elif idle is not None and idle.kind == "cuda":
         yield _warning(
             f"{idle.name} is here, but PyTorch {torch.version} has no CUDA: {slow}",
@@ -76,6 +96,15 @@ def _torch(hardware: Hardware) -> Iterator[Problem]:
         yield _warning(
             f"{idle.name} is here, but PyTorch {torch.version} has no XPU: {slow}",
             f"pip install --force-reinstall torch --index-url {INDEX}xpu",
+        )
+    elif torch.kind == "xpu" and not any(a.kind == "xpu" for a in hardware.accelerators):
+        yield _warning(
+            f"PyTorch {torch.version} is built for Intel cards, and "
+            + ("none works." if hardware.probe else "only PyTorch itself can tell if one is here."),
+            "Update the driver."
+            if hardware.probe
+            else "lorakit hardware --probe --save intel.toml finds it, and --hardware intel.toml "
+            "makes every command plan for it.",
         )
     elif torch.kind == "rocm" and not any(a.kind == "rocm" for a in hardware.accelerators):
         yield _warning(
@@ -109,6 +138,20 @@ def _driver(hardware: Hardware) -> Iterator[Problem]:
             f"knows CUDA up to {known[0]}.{known[1]}.",
             f"Update the driver, or pip install --force-reinstall torch --index-url "
             f"{index(hardware.driver_cuda)}",
+        )
+
+
+def _too_old(hardware: Hardware) -> Iterator[Problem]:
+    """What the probe says better, where there was one."""
+    torch, card = hardware.torch, hardware.accelerator
+    if torch is None or card is None or (hardware.probe and hardware.probe.architectures):
+        return
+    if kernels.left_behind(torch.cuda, card.capability):
+        yield _warning(
+            f"{card.name} ({card.architecture}) is too old for PyTorch's builds for CUDA "
+            f"{torch.cuda}: they have no kernels for it.",
+            f"pip install --force-reinstall torch --index-url "
+            f"{index(hardware.driver_cuda, card.capability)}",
         )
 
 
@@ -167,6 +210,25 @@ def _numbering(hardware: Hardware, environ: Mapping[str, str]) -> Iterator[Probl
     )
 
 
+def _no_card(hardware: Hardware, environ: Mapping[str, str]) -> Iterator[Problem]:
+    """A slip in a variable that chooses cards hides all of them without a word."""
+    kind = hardware.torch.kind if hardware.torch else ""
+    cards = [a for a in hardware.accelerators if a.kind == kind and a.trainable]
+    if not cards or any(a.visible for a in cards) or cpu_wanted(environ):
+        return
+    if kind == "rocm" and hip_visible([a.uuid for a in cards], environ):
+        return  # hidden because this user may not open it
+    for name in CHOOSING.get(kind, ()):
+        first = environ.get(name, "").partition(",")[0].strip()
+        if first and not first.startswith("-") and first.lower() not in _NO_DEVICE:
+            yield _warning(
+                f"{name}={environ[name]} leaves no card in sight, and {cards[0].name} is here: "
+                "training would run on the CPU.",
+                f"unset {name}, or name one: {name}={cards[0].uuid or 0} is {cards[0].name}.",
+            )
+            return
+
+
 def _override(hardware: Hardware, environ: Mapping[str, str]) -> Iterator[Problem]:
     value = environ.get(kernels.OVERRIDE)
     cards = [a for a in hardware.accelerators if a.kind == "rocm" and a.visible and a.trainable]
@@ -185,7 +247,7 @@ def _allocator(environ: Mapping[str, str]) -> Iterator[Problem]:
     for name, right in allocator.faults(environ):
         yield _warning(
             f"{name}={environ[name]} is not as PyTorch reads it, and may end a training.",
-            f"export {name}={right}",
+            f"export {name}={right}" if right else f"unset {name}",
         )
 
 
@@ -195,7 +257,9 @@ def _kernels(hardware: Hardware, environ: Mapping[str, str]) -> Iterator[Problem
     kind = hardware.torch.kind if hardware.torch else ""
     for card in hardware.accelerators:
         fit = card.kind == kind and card.visible and card.trainable
-        if not fit or kernels.served(card.architecture, known):
+        tried = hardware.tried_on(card)
+        works = tried is not None and tried.precisions and not tried.failure
+        if not fit or works or kernels.served(card.architecture, known):
             continue
         what = (
             f"This PyTorch has no kernels for {card.architecture} ({card.name}); "
@@ -223,10 +287,10 @@ def by_topic(hardware: Hardware, environ: Mapping[str, str]) -> dict[str, tuple[
     return {
         "pytorch": tuple(_torch(hardware)),
         "driver": tuple(_driver(hardware)),
-        "cards": tuple(_numbering(hardware, environ)),
+        "cards": (*_numbering(hardware, environ), *_no_card(hardware, environ)),
         "memory": tuple(_memory(hardware)),
         "override": tuple(_override(hardware, environ)),
         "allocator": tuple(_allocator(environ)),
-        "kernels": about_kernels,
+        "kernels": (*_too_old(hardware), *about_kernels),
         "trials": tuple(p for p in of_probe(hardware, environ) if p not in about_kernels),
     }

@@ -24,6 +24,17 @@ def served(architecture: str, known: Sequence[str]) -> bool:
     return found is None or any(_runs(int(found[1]), name) for name in known)
 
 
+def left_behind(cuda: str | None, capability: tuple[int, int] | None) -> bool:
+    """Whether PyTorch's builds for this CUDA version have nothing for a card of this capability.
+
+    From 12.8 on they leave out what is below 7.0; whether 7.0 itself is in differs among them.
+    """
+    version = re.match(r"(\d+)\.(\d+)", cuda or "")
+    if version is None or capability is None:
+        return False
+    return (int(version[1]), int(version[2])) >= (12, 8) and capability < (7, 0)
+
+
 def plain(name: str) -> str:
     """A target without its features: `gfx90a:sramecc+:xnack-` is `gfx90a`."""
     return name.partition(":")[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,8 @@ def system() -> str:
 
 def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     """The processor's name as the kernel has it; empty where it has none."""
+    if platform.system() == "Darwin":
+        return _sysctl("machdep.cpu.brand_string") or platform.processor()
     try:
         lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -29,6 +32,14 @@ def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     named = (line.partition(":") for line in lines)
     names = [value.strip() for key, _, value in named if key.strip() == "model name"]
     return names[0] if names else platform.processor()
+
+
+def _sysctl(name: str) -> str:
+    try:
+        said = subprocess.run(["sysctl", "-n", name], capture_output=True, text=True, timeout=5)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return said.stdout.strip()
 
 
 def cpu_threads(cgroup: Path = CGROUP) -> int:
@@ -60,8 +71,9 @@ def is_wsl() -> bool:
 
 
 def is_container(root: Path = Path("/")) -> bool:
-    """Whether this is a container of Docker, Podman or one like them."""
-    return any((root / name).exists() for name in (".dockerenv", "run/.containerenv"))
+    """Whether this is a container of Docker, Podman or Kubernetes."""
+    signs = (".dockerenv", "run/.containerenv", "run/secrets/kubernetes.io")
+    return any((root / name).exists() for name in signs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,13 +33,16 @@ def merged(hardware: Hardware, probe: Probe, environ: Mapping[str, str]) -> Hard
 
 
 def match(cards: Sequence[Accelerator], tried: Tried) -> int | None:
-    """Position of the card that PyTorch speaks of: by UUID, else by its place on the bus.
+    """Position of the card that PyTorch speaks of: by UUID, else by its place on the bus; Apple's
+    chips have one only.
 
     Of the MIG devices of one card, which share that place, it is the first that is visible.
     """
     for n, card in enumerate(cards):
         if card.uuid and _bare(card.uuid) == _bare(tried.uuid):
             return n
+    if tried.kind == "mps":
+        return next((n for n, card in enumerate(cards) if card.kind == "mps"), None)
     here = [n for n, card in enumerate(cards) if tried.pci and card.pci == tried.pci]
     return next((n for n in here if cards[n].visible), here[0] if here else None)
 

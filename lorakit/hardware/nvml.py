@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -14,6 +16,18 @@ from lorakit.hardware.machine import NvidiaSigns, pci_address, process_name
 
 NO_LIBRARY = "NVML_ERROR_LIBRARY_NOT_FOUND"
 NOT_LOADED = "NVML_ERROR_DRIVER_NOT_LOADED"
+STUCK = "stuck"
+"""In the place of an error's name: there was no answer at all."""
+
+
+SECONDS = 20.0
+"""A driver that is stuck never answers. One of a server with many cards, which it wakes one by one,
+may take most of this."""
+
+
+_HANGING: list[threading.Thread] = []
+"""Calls that hang in the driver cannot be ended, and are left behind. While one does, nobody waits
+for another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +46,12 @@ class Answer:
     """Name of the error where NVML could not be started, such as NVML_ERROR_NO_PERMISSION."""
 
 
+_NONE = "No NVIDIA card can be used"
+
 _FAILURES = {
     NO_LIBRARY: (
         "there is an NVIDIA card, and no driver is installed",
-        "Install the NVIDIA driver; in a container, start it with --gpus all.",
+        "Install the NVIDIA driver.",
     ),
     NOT_LOADED: (
         "the NVIDIA driver is not loaded",
@@ -60,6 +76,11 @@ _FAILURES = {
 }
 """Names of NVML's errors: what is the matter in words, and the cure."""
 
+_NOT_HANDED_IN = (
+    "this machine has one, and the container was not given it",
+    "Start the container with --gpus all.",
+)
+
 _HANDED_IN = (
     "an NVIDIA card is handed into this container, and the driver's libraries are not",
     "Start the container with --gpus all and NVIDIA_DRIVER_CAPABILITIES=compute,utility.",
@@ -76,6 +97,36 @@ def module() -> Any | None:
     except ImportError:
         return None
     return pynvml
+
+
+def ask_in_time(nvml: Any, signs: NvidiaSigns, seconds: float = SECONDS) -> Answer:
+    """What `ask` says, or that the driver is stuck where it says nothing within `seconds`."""
+    answers: queue.SimpleQueue[Answer | Exception] = queue.SimpleQueue()
+
+    def wait() -> None:
+        try:
+            answers.put(ask(nvml, signs))
+        except Exception as error:
+            answers.put(error)
+
+    if any(call.is_alive() for call in _HANGING):
+        return _stuck(seconds)
+    call = threading.Thread(target=wait, daemon=True)
+    call.start()
+    try:
+        answer = answers.get(timeout=seconds)
+    except queue.Empty:
+        _HANGING.append(call)
+        return _stuck(seconds)
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def _stuck(seconds: float) -> Answer:
+    what = f"{_NONE}: the driver did not answer within {seconds:.0f} s."
+    fix = "Run nvidia-smi: where it hangs too, reboot."
+    return Answer(findings=(_warning(what, fix),), failure=STUCK)
 
 
 def ask(
@@ -95,9 +146,11 @@ def ask(
         name = _name(nvml, error)
         if name in (NO_LIBRARY, NOT_LOADED) and not (signs.on_bus or signs.device_files):
             return Answer(failure=name)
-        finding = _finding(nvml, error, "No NVIDIA card can be used")
-        if name == NO_LIBRARY and signs.device_files and signs.container:
-            finding = _warning(f"No NVIDIA card can be used: {_HANDED_IN[0]}.", _HANDED_IN[1])
+        finding = _finding(nvml, error, _NONE)
+        if signs.container and name == NO_LIBRARY and signs.device_files:
+            finding = _warning(f"{_NONE}: {_HANDED_IN[0]}.", _HANDED_IN[1])
+        elif signs.container and name in (NO_LIBRARY, NOT_LOADED) and not signs.device_files:
+            finding = _warning(f"{_NONE}: {_NOT_HANDED_IN[0]}.", _NOT_HANDED_IN[1])
         return Answer(findings=(finding,), failure=name or "NVML_ERROR_UNKNOWN")
     try:
         # In WSL the numbers of processes are those of Windows, and name nobody here.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lorakit.hardware.facts import Probe, Speed, Tried
+from lorakit.hardware.speed import parse
 
 COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "lorakit.train.probe")
 """-P: files in the current directory are never imported."""
@@ -183,7 +185,6 @@ class Heard:
 
 def _tried(said: Mapping[str, Any]) -> Tried:
     """One device from its lines."""
-    speed = said.get("speed")
     return Tried(
         kind=str(said.get("kind", "")),
         name=str(said["name"]),
@@ -198,20 +199,17 @@ def _tried(said: Mapping[str, Any]) -> Tried:
         attention=said.get("attention", ""),
         kernels=tuple(said["kernels"]),
         modules=dict(said["modules"]),
-        speed=_speed(speed) if isinstance(speed, dict) else None,
+        speed=_speed(said.get("speed")),
     )
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
+    known = isinstance(value, int | float) and 0 <= value < math.inf
+    return float(value) if known else None
 
 
-def _speed(said: dict[str, Any]) -> Speed | None:
+def _speed(said: Any) -> Speed | None:
     try:
-        return Speed(
-            tflops={str(k): float(v) for k, v in said["tflops"].items()},
-            bandwidth_gb_s=float(said["bandwidth_gb_s"]),
-            launch_us=float(said["launch_us"]),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError):
+        return parse(said)
+    except (KeyError, TypeError, ValueError):
         return None

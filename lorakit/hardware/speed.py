@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -30,7 +31,7 @@ LIMIT_SECONDS = 60.0
 def recalled(hardware: Hardware) -> Hardware:
     """The machine with the speed that was measured here before, if it was."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        return dataclasses.replace(hardware, speed=_speed(json.loads(_file(hardware).read_text())))
+        return dataclasses.replace(hardware, speed=parse(json.loads(_file(hardware).read_text())))
     return hardware
 
 
@@ -49,7 +50,7 @@ def measured(hardware: Hardware, limit_seconds: float = LIMIT_SECONDS) -> Hardwa
             command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, timeout=limit_seconds, check=True,
         ).stdout  # fmt: skip
-        speed = _speed(json.loads(told))
+        speed = parse(json.loads(told))
     except (OSError, ValueError, KeyError, TypeError, subprocess.SubprocessError):
         return hardware
     remember(hardware, speed)
@@ -64,11 +65,12 @@ def remember(hardware: Hardware, speed: Speed) -> None:
         durable.write(place, json.dumps(dataclasses.asdict(speed)).encode())
 
 
-def _speed(told: Mapping[str, Any]) -> Speed:
-    """Raises ValueError, KeyError or TypeError for what is none."""
+def parse(told: Mapping[str, Any]) -> Speed:
+    """A speed as `train/speed.py` prints it. Raises ValueError, KeyError or TypeError for what is
+    none."""
     rates = {str(name): float(rate) for name, rate in dict(told["tflops"]).items()}
     bandwidth, launch = float(told["bandwidth_gb_s"]), float(told["launch_us"])
-    if not rates or min(*rates.values(), bandwidth, launch) <= 0:
+    if not rates or not all(0 < n < math.inf for n in (*rates.values(), bandwidth, launch)):
         raise ValueError("a speed that is not above 0")
     return Speed(tflops=rates, bandwidth_gb_s=bandwidth, launch_us=launch)
 

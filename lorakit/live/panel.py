@@ -11,7 +11,8 @@ from rich.text import Text
 
 from lorakit.live.bars import RULE, bar, sparkline
 from lorakit.runs import words
-from lorakit.runs.state import LogLine, RunState
+from lorakit.runs.lines import LogLine
+from lorakit.runs.state import RunState
 from lorakit.runs.status import Status, is_running
 
 SPARK_COLUMN = 54

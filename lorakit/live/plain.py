@@ -8,7 +8,8 @@ from typing import TextIO
 
 from lorakit.runs import paging, words
 from lorakit.runs.events import Doing, Event, Finished, Started, Stepped
-from lorakit.runs.state import RunState, describe
+from lorakit.runs.lines import describe
+from lorakit.runs.state import RunState
 from lorakit.runs.status import Status
 
 EVERY_STEPS = 10

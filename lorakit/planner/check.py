@@ -9,6 +9,7 @@ from lorakit.bundle.problems import Problem
 from lorakit.errors import ExitCode
 from lorakit.families.base_model import is_small
 from lorakit.families.blocks import count, too_many
+from lorakit.hardware.kernels import left_behind
 from lorakit.planner import room
 from lorakit.planner.backend import half, lacks, without_xformers
 from lorakit.planner.disk import needed_bytes
@@ -171,8 +172,17 @@ def optimizer_options(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
 
 
 def working(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
-    """The device that training runs on does what PyTorch asks of it, as far as that was tried."""
-    device = facts.hardware.tried
+    """The device that training runs on does what PyTorch asks of it, as far as that was tried or
+    can be told from the build."""
+    device, card, torch = facts.hardware.tried, facts.hardware.accelerator, facts.hardware.torch
+    if device is None and card and torch and left_behind(torch.cuda, card.capability):
+        yield _error(
+            "",
+            f"{card.name} cannot be trained on: PyTorch {torch.version} has no kernels for it.",
+            "Install the build that the warning about it names, or train on the CPU on purpose: "
+            "--cpu.",
+            ExitCode.NO_HARDWARE,
+        )
     if device is not None and device.failure:
         yield _error(
             "",
@@ -217,7 +227,7 @@ def cpu_only_torch(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
         "",
         f"PyTorch {torch.version} cannot use {card.name}, and nobody said to train on the CPU, "
         "which takes tens to hundreds of times as long.",
-        "Install the build that is named below, or train on the CPU on purpose: --cpu "
+        "Install the build that the warning about it names, or train on the CPU on purpose: --cpu "
         "(LORAKIT_CPU=1 for the wizard).",
         ExitCode.NO_HARDWARE,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from lorakit.runs.events import Sampled, Saved, SaveFailed, Stepped
 
@@ -15,6 +16,24 @@ ENDS = 20
 
 POINTS = 120
 """The most points that a history keeps: one is a cell of a sparkline."""
+
+
+class Pace(NamedTuple):
+    """What some steps took together."""
+
+    steps: int
+    seconds: float
+    wait_seconds: float
+    images: int
+
+    def with_more(self, other: Pace) -> Pace:
+        """What these steps and others took."""
+        return Pace(
+            self.steps + other.steps,
+            self.seconds + other.seconds,
+            self.wait_seconds + other.wait_seconds,
+            self.images + other.images,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,9 @@ class Started(Event):
     sample_every: int = 0
     save_every: int = 0
     versions: dict[str, str] = field(default_factory=dict)
+    spills: bool = False
+    """Whether its driver is one of Windows, WSL included, which moves memory of a full card into
+    RAM."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +237,10 @@ def _is_float(value: object) -> bool:
     return _is_int(value) or (isinstance(value, float) and math.isfinite(value))
 
 
+def _is_bool(value: object) -> bool:
+    return isinstance(value, bool)
+
+
 def _is_str(value: object) -> bool:
     return isinstance(value, str)
 
@@ -256,16 +263,20 @@ _CHECKS: dict[str, Callable[[object], bool]] = {
     "float": _is_float,
     "float | None": _optional(_is_float),
     "str": _is_str,
+    "bool": _is_bool,
     "list[float | None]": _list_of(_optional(_is_float)),
     "list[str]": _list_of(_is_str),
     "dict[str, str]": _is_words,
+    # A word from a fixed set may be one of a newer version.
+    "Phase": _is_str,
+    "Literal": _is_str,
 }
 
 _FITS = {
-    made: {f.name: _CHECKS.get(str(f.type), _is_str) for f in dataclasses.fields(made)}
+    made: {f.name: _CHECKS[str(f.type).partition("['")[0]] for f in dataclasses.fields(made)}
     for made in KINDS.values()
 }
-"""For each kind, what a field accepts. A word from a fixed set may be one of a newer version."""
+"""For each kind, what a field accepts."""
 
 
 class Log:

@@ -10,16 +10,15 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
-from lorakit.runs import paging, words
-from lorakit.runs.course import START, Course, mean
+from lorakit.runs import paging
+from lorakit.runs.course import START, Course, Pace, mean
 from lorakit.runs.events import (
     Doing,
     Event,
     Failed,
     Finished,
-    Noted,
     Predicted,
     Requested,
     Resumed,
@@ -30,6 +29,7 @@ from lorakit.runs.events import (
     Started,
     Stepped,
 )
+from lorakit.runs.lines import LogLine, describe
 
 WARM_STEPS = 10
 """First steps of a process: they compile and allocate, so no time is foretold from them."""
@@ -45,23 +45,6 @@ MARKS = 100
 REQUESTS = 20
 PROGRESS = 20
 """How many of the last log lines, checkpoints to go back to, requests and progress reports stay."""
-
-
-class LogLine(NamedTuple):
-    """A line of the log that viewers show."""
-
-    time: float
-    text: str
-    level: Literal["info", "warning", "error"] = "info"
-
-
-class Pace(NamedTuple):
-    """What some steps took together."""
-
-    steps: int
-    seconds: float
-    wait_seconds: float
-    images: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,14 +121,15 @@ class RunState:
         for pace in reversed(self.window):
             if recent.steps >= steps:
                 break
-            recent = _together(recent, pace)
+            recent = recent.with_more(pace)
         return recent
 
     @property
     def slowdown(self) -> float | None:
-        """How many times longer steps take than at first, where that is much and memory is full."""
-        first = self.first_pace
-        if first is None or not paging.full(self.sensed):
+        """How many times longer steps take than at first, where that is much, memory is full and
+        the driver is one that spills into RAM."""
+        first, driver = self.first_pace, self.started
+        if first is None or not (driver and driver.spills and paging.full(self.sensed)):
             return None
         recent = self._recent(FEW_STEPS)
         if recent.steps < FEW_STEPS:
@@ -277,49 +261,6 @@ def replay(events: Iterable[Event], state: RunState | None = None) -> RunState:
     return reduce(fold, events, state or RunState())
 
 
-def predictions(event: Predicted) -> tuple[str, str, str]:
-    """What was predicted, in words: peak, step and all of it; empty what was not."""
-    peak = words.number(event.peak_gib, ".1f", "GiB")
-    step = words.span(event.step_seconds_low, event.step_seconds_high, words.decimal)
-    total = words.span(event.total_seconds_low, event.total_seconds_high, words.duration)
-    return (
-        f"{peak} at most" if words.known(event.peak_gib) else "",
-        f"{step} s a step" if words.known(event.step_seconds_high) else "",
-        f"{total} in all" if words.known(event.total_seconds_high) else "",
-    )
-
-
-def describe(event: Event) -> LogLine | None:
-    """What the log says of an event, or None where it is silent."""
-    match event:
-        case Noted():
-            return LogLine(event.time, event.text, event.level)
-        case Predicted() if any(told := predictions(event)):
-            return LogLine(event.time, "predicted: " + ", ".join(filter(None, told)))
-        case Saved():
-            what = "checkpoint" if event.path.startswith("checkpoints") else "LoRA"
-            return LogLine(
-                event.time, f"{what} of step {event.step} saved ({words.size(event.size_bytes)})"
-            )
-        case SaveFailed():
-            text = f"checkpoint of step {event.step} was not written: {event.reason}"
-            return LogLine(event.time, text, "error")
-        case Sampled():
-            drawn = words.plural(len(event.paths), "picture")
-            return LogLine(event.time, f"{drawn} drawn at step {event.step}")
-        case Requested():
-            by = f" by {event.by}" if event.by else ""
-            return LogLine(event.time, f"{event.what} requested{by}")
-        case Resumed():
-            text = f"resumed from step {event.step}" if event.step else "begun again"
-            return LogLine(event.time, text)
-        case Finished():
-            return LogLine(event.time, f"{event.outcome} at step {event.step}")
-        case Failed():
-            return LogLine(event.time, f"failed: {event.message}", "error")
-    return None
-
-
 def _started(state: RunState, event: Started) -> dict[str, Any]:
     if state.doing is not None and state.doing.phase == "starting":
         return {"started": event, "up": True}
@@ -383,7 +324,7 @@ def _stepped(state: RunState, event: Stepped) -> dict[str, Any]:
     pace = Pace(len(event.losses), event.seconds, event.wait_seconds, event.images)
     first = state.first_pace
     if state.process_steps > WARM_STEPS and (first is None or first.steps < 2 * WARM_STEPS):
-        first = _together(first, pace) if first else pace
+        first = first.with_more(pace) if first else pace
     return {
         "first_pace": first,
         "course": course.after(event),
@@ -451,15 +392,6 @@ _FOLDS: dict[type[Event], Callable[[RunState, Any], dict[str, Any]]] = {
     Finished: _ended,
     Failed: _ended,
 }
-
-
-def _together(one: Pace, other: Pace) -> Pace:
-    return Pace(
-        one.steps + other.steps,
-        one.seconds + other.seconds,
-        one.wait_seconds + other.wait_seconds,
-        one.images + other.images,
-    )
 
 
 def _ratio(over: float, under: float | None) -> float | None:

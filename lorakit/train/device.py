@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from typing import Any
 
 import psutil
@@ -56,6 +57,13 @@ def describe(device: torch.device) -> str:
         count = torch.get_num_threads()
         return f"CPU, {count} thread{'s' if count > 1 else ''}"
     return device.type.upper()
+
+
+def spills(device: torch.device) -> bool:
+    """Whether the driver moves memory of a full card into RAM instead of failing: on Windows, WSL
+    included."""
+    windows = platform.system() == "Windows" or "microsoft" in platform.release().lower()
+    return device.type == "cuda" and windows
 
 
 def driver_uuid(text: str) -> str:

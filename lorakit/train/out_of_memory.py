@@ -38,11 +38,7 @@ def explain(text: str, named: Callable[[int], str] | None = None) -> tuple[str, 
     free = _size("of which", text)
     allocated = _before("is allocated by PyTorch", text)
     gaps = _before("is reserved by PyTorch but unallocated", text)
-    others = [
-        (int(pid), float(value) * _UNITS[unit])
-        for pid, value, unit in _OTHER.findall(text)
-        if int(pid) != os.getpid()
-    ]
+    others = _others(text, total, (allocated or 0.0) + (gaps or 0.0))
     told = [f"{_gib(allocated)} allocated", f"{_gib(gaps)} reserved and not in use"]
     told += [f"{_gib(free)} free of {_gib(total)}"]
     what = f"{_gib(wanted)} more did not fit on the card: {', '.join(told)}"
@@ -58,6 +54,21 @@ def explain(text: str, named: Callable[[int], str] | None = None) -> tuple[str, 
             "it is not set, leaves fewer gaps."
         )
     return f"{what}.", " ".join([*hints, SMALLER])
+
+
+def _others(text: str, total: float, own: float) -> list[tuple[int, float]]:
+    """(process, bytes that it holds) of the others on the card.
+
+    In Windows the driver knows no sizes, and PyTorch prints the largest number there is for each.
+    In a container the driver may count processes as the host does, and PyTorch does not know its
+    own number: it is the one that holds what this process holds, or little more.
+    """
+    told = [(int(pid), float(value) * _UNITS[unit]) for pid, value, unit in _OTHER.findall(text)]
+    others = [(pid, held) for pid, held in told if pid != os.getpid() and held <= total]
+    if "this process has" not in text and len(others) == len(told):
+        ours = min((o for o in others if o[1] >= own), key=lambda o: o[1], default=None)
+        others = [o for o in others if o != ours]
+    return others
 
 
 def _size(words: str, text: str) -> float | None:

@@ -106,6 +106,7 @@ def _train(run: Path, log: Log) -> int:
             sample_every=bundle.sample.every,
             save_every=bundle.save.every,
             versions=_versions(torch.__version__),
+            spills=device.spills(where),
         )
     )
     heartbeat = Heartbeat(run, where, log)

@@ -15,7 +15,7 @@ from lorakit.planner.disk import needed_bytes
 from lorakit.planner.estimate import Estimate
 from lorakit.planner.facts import Facts
 from lorakit.runs.launch import predicted
-from lorakit.runs.state import predictions
+from lorakit.runs.lines import predictions
 from lorakit.runs.words import UNKNOWN, number, plural, size
 from lorakit.wizard.steps import step_of
 

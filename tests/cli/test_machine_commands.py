@@ -90,7 +90,7 @@ def test_what_was_tried(
         "attention by flash, can do efficient, math",
         "xformers works",
         "bitsandbytes does not work: no kernel image",
-        "bf16 165 TFLOP/s, 920 GB/s, 4.1 us a start",
+        "bf16 165 TFLOP/s, 920 GB/s, 4.1 us a launch",
         "CPU: it was killed by SIGILL",
     ):
         assert line in said.out
@@ -103,6 +103,23 @@ def test_the_probe_for_real(lorakit: Command) -> None:
     ended = lorakit("hardware", "--probe", "--json")
     (cpu,) = [d for d in json.loads(ended.stdout)["probe"]["devices"] if d["kind"] == "cpu"]
     assert "fp32" in cpu["precisions"]
+
+
+def test_without_pytorch_nothing_is_tried(
+    lorakit: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lorakit.hardware import torch_build
+
+    monkeypatch.setattr(torch_build, "installed", lambda: None)
+    ended = lorakit("hardware", "--probe")
+    assert "PyTorch is not installed" in ended.stderr
+    assert "did not end well" not in ended.stderr
+
+
+def test_a_machine_in_a_file_is_not_tried(lorakit: Command) -> None:
+    ended = lorakit("hardware", "--probe", "--hardware", str(MACHINES / "t4.toml"))
+    assert "nothing was tried" in ended.stderr
+    assert "Tesla T4" in ended.stdout
 
 
 def test_looking_at_the_machine_never_starts_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:

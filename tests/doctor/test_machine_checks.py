@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from lorakit.bundle.problems import Problem
 from lorakit.doctor.checks import Check, exit_code
 from lorakit.doctor.machine import checks
+from lorakit.errors import ExitCode
 from lorakit.hardware.facts import Hardware, Probe, TorchBuild, Tried
 from lorakit.hardware.files import load
 
@@ -110,9 +112,61 @@ def test_an_override_that_is_set(value: str, verdict: str, words: str) -> None:
     assert found["kernels"].verdict == "bad"  # the card still failed when it was tried
 
 
+@pytest.mark.parametrize(
+    ("environ", "by"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": ""}, "is hidden by CUDA_VISIBLE_DEVICES="),
+        ({"LORAKIT_CPU": "1", "CUDA_VISIBLE_DEVICES": "0"}, "is hidden by LORAKIT_CPU=1"),
+        ({}, "is hidden:"),
+    ],
+)
+def test_a_hidden_card_is_told_with_what_hides_it(environ: dict[str, str], by: str) -> None:
+    found = machine("rtx4090")
+    cards = tuple(replace(card, visible=False) for card in found.accelerators)
+    told = checks(replace(found, accelerators=cards), environ)
+    (line,) = [c for c in told if c.name == "card"]
+    assert by in line.what
+    assert "training runs on the CPU" in line.what
+
+
+def test_a_card_that_works_is_named_where_the_larger_one_does_not() -> None:
+    found = machine("two-unequal")
+    assert found.probe is not None
+    large, small = found.probe.devices
+    broken = replace(large, failure="CUDA error: unspecified launch failure", precisions=())
+    probe = replace(found.probe, devices=(broken, small))
+    told = checks(replace(found, probe=probe), {})
+    (line,) = [c for c in told if c.name == "instead"]
+    assert (line.what, line.cure) == (
+        "NVIDIA GeForce RTX 3060 works.",
+        f"export CUDA_VISIBLE_DEVICES={small.uuid}",
+    )
+    assert exit_code(told) == 3
+
+
+def test_a_card_too_old_for_the_build_is_bad_without_a_trial() -> None:
+    old = replace(machine("gtx1080ti"), probe=None, findings=())
+    (line,) = [c for c in checks(old, {}) if c.name == "kernels"]
+    assert (line.verdict, line.cure[-5:]) == ("bad", "cu126")
+
+
+def test_a_card_that_computed_is_told_of_no_missing_kernels() -> None:
+    found = machine("rx6600")  # saved where the override was set, and looked at elsewhere
+    assert found.probe is not None
+    works = replace(found.probe.devices[0], failure="", precisions=("fp32", "fp16"))
+    told = checks(replace(found, probe=replace(found.probe, devices=(works,))), {})
+    assert exit_code(told) == 0
+    assert not any("no kernels" in c.what for c in told)
+    assert any(c.what == "PyTorch runs on gfx1032" for c in told)
+
+
 def test_without_pytorch_nothing_can_be_trained() -> None:
     found = checks(replace(machine("rtx4090"), torch=None, probe=None), {})
     assert exit_code(found) == 3
+    assert [c.cure for c in found if c.verdict == "bad"] == [
+        "pip install torch --index-url https://download.pytorch.org/whl/cu128"
+    ]
+    found = checks(replace(machine("cpu-only"), torch=None, probe=None), {})
     assert [c.cure for c in found if c.verdict == "bad"] == ["pip install torch"]
 
 
@@ -145,6 +199,21 @@ def test_a_build_newer_than_the_driver() -> None:
     assert line.cure.startswith("Update the driver")
 
 
+def test_a_card_that_pytorch_does_not_see_is_not_trained_on() -> None:
+    found = machine("t4")
+    cpu = Tried(kind="cpu", name="CPU", precisions=("fp32",))
+    unseen = replace(found, probe=Probe(devices=(cpu,), architectures=("sm_75",)))
+    assert unseen.accelerator is None
+    assert unseen.idle is not None
+    told = {c.name: c for c in checks(unseen, {})}
+    assert "Tesla T4 is here, and PyTorch 2.11.0+cu126 does not see it" in told["pytorch"].what
+    assert "torch.cuda.init()" in told["pytorch"].cure
+    assert "training runs on the CPU" in told["card"].what
+    # A probe that broke off before it came to the card says nothing against it.
+    broken = replace(unseen, probe=Probe(devices=(cpu,), failure="it was killed by SIGSEGV"))
+    assert broken.accelerator is not None
+
+
 def test_attention_without_a_fused_kernel_is_a_doubt() -> None:
     found = machine("rx7900xtx")
     assert found.probe is not None
@@ -158,3 +227,20 @@ def test_a_small_wsl_is_told_how_to_grow() -> None:
     small = replace(machine("wsl-rtx3070"), ram_free_gib=3.2)
     (line,) = [c for c in checks(small, {}) if c.name == "ram"]
     assert ".wslconfig" in line.cure
+
+
+@pytest.mark.parametrize(
+    ("codes", "wanted"),
+    [
+        ((), 0),
+        ((ExitCode.USAGE,), 2),
+        ((ExitCode.DATA, ExitCode.USAGE), 5),
+        ((ExitCode.USAGE, ExitCode.OUT_OF_MEMORY), 3),
+        ((ExitCode.USAGE, ExitCode.NO_HARDWARE), 3),
+    ],
+)
+def test_what_fails_on_this_machine_says_so_by_its_code(
+    codes: tuple[ExitCode, ...], wanted: int
+) -> None:
+    problems = [Problem(where="", what="x", fix="", code=code) for code in codes]
+    assert exit_code([], problems) == wanted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -191,6 +192,14 @@ def test_a_folder_that_is_not_there_yet_is_judged_by_what_it_will_be_in(tmp_path
 def test_a_folder_of_another_s(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     assert not folder(tmp_path / "runs").writable
+
+
+def test_without_the_hub_s_client_the_doctor_still_speaks(
+    tmp_path: Path, clean_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    (line,) = [c for c in after(gather(tmp_path, {})) if c.name == "hub"]
+    assert (line.verdict, line.cure) == ("bad", "pip install huggingface-hub")
 
 
 def test_this_machine_is_looked_at(tmp_path: Path, clean_home: Path) -> None:

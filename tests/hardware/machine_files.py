@@ -69,7 +69,7 @@ def _amd(
     host: Hardware,
     *cards: tuple[Accelerator, Card],
     kernels: tuple[str, ...],
-    launch_us: float = 7.0,
+    launch_us: float = 12.0,
     modules: dict[str, str] | None = None,
     failures: dict[str, str] | None = None,
 ) -> Hardware:
@@ -123,7 +123,7 @@ def amd_machines() -> dict[str, Hardware]:
             bare(UBUNTU_22, "AMD EPYC 9534 64-Core Processor", 24, (235.0, 226.8), ROCM72),
             _radeon("mi300x", 286, "0000:05:00.0", False),
             kernels=ROCM,
-            launch_us=6.5,
+            launch_us=22.0,
             modules=works,
         ),
     }
@@ -157,7 +157,7 @@ def apple() -> Hardware:
                 "bf16": round(16.4 * half, 1),
             },
             bandwidth_gb_s=round(400 * bandwidth),
-            launch_us=18.0,
+            launch_us=26.0,
         ),
     )
     host = bare(MAC, "Apple M3 Max", 16, (48.0, 31.4), torch("2.13.0"))
@@ -188,7 +188,7 @@ def arc() -> Hardware:
         attention="flash",
         kernels=("flash", "math"),
         speed=Speed(
-            tflops={"fp32": 10.3, "fp16": 81.6, "bf16": 81.6}, bandwidth_gb_s=388, launch_us=11.0
+            tflops={"fp32": 10.3, "fp16": 81.6, "bf16": 81.6}, bandwidth_gb_s=388, launch_us=16.0
         ),
     )
     host = bare(
@@ -204,12 +204,12 @@ def arc() -> Hardware:
 def machines() -> dict[str, Hardware]:
     """All of them, by the name of the file."""
     return {
-        "cpu-only": probed(RECORDED["cpu-only"], tried_cpu(0.15, 12)),
-        "rtx4090": recorded("rtx4090", "4090", launch_us=4.5, modules=ALL),
-        "rtx4090-cpu-torch": recorded("rtx4090-cpu-torch", "4090", launch_us=4.5, modules={}),
-        "t4": recorded("t4", "t4", launch_us=10.0, modules={}),
-        "gb10": recorded("gb10", "gb10", launch_us=6.0, modules=COMPILES),
-        "two-cards": recorded("two-cards", "745", "1080ti", launch_us=9.0, modules=TOO_OLD),
+        "cpu-only": probed(RECORDED["cpu-only"], tried_cpu(0.15, 25)),
+        "rtx4090": recorded("rtx4090", "4090", launch_us=9.5, modules=ALL),
+        "rtx4090-cpu-torch": recorded("rtx4090-cpu-torch", "4090", launch_us=9.5, modules={}),
+        "t4": recorded("t4", "t4", launch_us=26.0, modules={}),
+        "gb10": recorded("gb10", "gb10", launch_us=14.0, modules=COMPILES),
+        "two-cards": recorded("two-cards", "745", "1080ti", launch_us=18.0, modules=TOO_OLD),
         "h100-mig": mig(),
         "driver-updated": driver_updated(),
         **{name: row.machine(name) for name, row in ROWS.items()},

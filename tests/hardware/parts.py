@@ -7,6 +7,7 @@ import dataclasses
 from cards import Card
 from recorded_machines import torch
 
+from lorakit.hardware import findings
 from lorakit.hardware.facts import Accelerator, Hardware, Probe, Speed, TorchBuild, Tried
 
 CUDA = {
@@ -109,9 +110,16 @@ def tried_cpu(tflops: float = 0.9, bandwidth_gb_s: float = 40) -> Tried:
         precisions=("fp32", "fp16", "bf16"),
         attention="flash",
         kernels=("flash", "math"),
-        speed=Speed(tflops={"fp32": tflops}, bandwidth_gb_s=bandwidth_gb_s, launch_us=2.0),
+        speed=Speed(
+            tflops={"fp32": tflops, "fp16": round(tflops * 0.8, 2), "bf16": tflops},
+            bandwidth_gb_s=bandwidth_gb_s,
+            launch_us=8.5,
+        ),
     )
 
 
 def probed(machine: Hardware, *devices: Tried, kernels: tuple[str, ...] = ()) -> Hardware:
-    return dataclasses.replace(machine, probe=Probe(devices=devices, architectures=kernels))
+    whole = dataclasses.replace(machine, probe=Probe(devices=devices, architectures=kernels))
+    before = findings.of(machine, {})
+    kept = tuple(f for f in machine.findings if f not in before)
+    return dataclasses.replace(whole, findings=(*kept, *findings.of(whole, {})))

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorded_machines import MACHINES, RTX_4090, FakeNvml, machine, torch
 
+from lorakit.hardware import findings
 from lorakit.hardware.allocator import VARIABLES, WANTED, default, faults
 from lorakit.hardware.environment import for_training
 
@@ -40,6 +41,8 @@ def test_it_is_set_only_where_it_is_unset_and_known() -> None:
             "max_split_size_mb:128,expandable_segments:False",
         ),
         ("max_split_size_mb:128MB", "max_split_size_mb:128"),
+        ("expandable_segments", ""),
+        ("garbage,max_split_size_mb:128", "max_split_size_mb:128"),
     ],
 )
 def test_a_value_that_pytorch_would_stumble_over_gets_its_right_spelling(
@@ -79,12 +82,19 @@ def test_it_is_a_finding() -> None:
     (finding,) = found.findings
     assert "PYTORCH_CUDA_ALLOC_CONF=expandable_segments=True" in finding.what
     assert finding.fix == "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+    (finding,) = findings.of(found, {"PYTORCH_ALLOC_CONF": "garbage"})
+    assert finding.fix == "unset PYTORCH_ALLOC_CONF"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "taken"),
-    [(WANTED, True), ("expandable_segments=True", False), ("expandable_segments:true", False)],
+    [
+        (WANTED, True),
+        ("expandable_segments=True", False),
+        ("expandable_segments:true", False),
+        ("garbage", False),
+    ],
 )
 def test_pytorch_itself_says_the_same(value: str, taken: bool) -> None:
     code = f"import torch; torch._C._accelerator_setAllocatorSettings({value!r})"

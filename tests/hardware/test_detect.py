@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -95,6 +97,43 @@ def test_without_a_card_a_missing_driver_is_no_finding() -> None:
     (finding,) = nvml.ask(fake, in_container).findings
     assert "handed into this container" in finding.what
     assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in finding.fix
+
+
+@pytest.mark.parametrize(
+    "code", [pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED]
+)
+def test_a_container_that_was_given_no_card_needs_no_driver(code: int) -> None:
+    signs = host.NvidiaSigns(on_bus=True, container=True)
+    (finding,) = nvml.ask(FakeNvml(init=code), signs).findings
+    assert "the container was not given it" in finding.what
+    assert finding.fix == "Start the container with --gpus all."
+
+
+def test_a_driver_that_hangs_is_a_finding_in_time() -> None:
+    class Stuck(FakeNvml):
+        def nvmlInit(self) -> None:
+            forever.wait()
+
+    forever = threading.Event()
+    answer = nvml.ask_in_time(Stuck(RTX_4090), host.NvidiaSigns(on_bus=True), seconds=0.05)
+    before = time.monotonic()
+    again = nvml.ask_in_time(FakeNvml(RTX_4090), host.NvidiaSigns(on_bus=True), seconds=5)
+    assert time.monotonic() - before < 2  # while one call hangs, nobody waits for another
+    assert again.failure == nvml.STUCK
+    forever.set()
+    for call in nvml._HANGING:
+        call.join()
+    recovered = nvml.ask_in_time(FakeNvml(RTX_4090), host.NvidiaSigns(on_bus=True))
+    assert len(recovered.accelerators) == 1
+    assert answer.accelerators == ()
+    (finding,) = answer.findings
+    assert "did not answer within" in finding.what
+    assert "reboot" in finding.fix
+
+
+def test_a_driver_that_answers_is_not_waited_for() -> None:
+    signs = host.NvidiaSigns(on_bus=True)
+    assert nvml.ask_in_time(FakeNvml(RTX_4090), signs) == nvml.ask(FakeNvml(RTX_4090), signs)
 
 
 def test_a_lost_card_does_not_take_the_others_along() -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 from recorded_machines import GTX_1080_TI, RTX_4090, FakeNvml, machine, torch
 
 from lorakit.bundle.problems import Problem
-from lorakit.hardware import nvml
+from lorakit.hardware import findings, nvml
 from lorakit.hardware.detect import assemble
 from lorakit.hardware.facts import Accelerator, Hardware, Probe, Tried
-from lorakit.hardware.kernels import fault, override, served
+from lorakit.hardware.files import load
+from lorakit.hardware.kernels import fault, left_behind, override, served
 from lorakit.hardware.merge import merged
+
+MACHINES = Path(__file__).parents[1] / "data" / "hardware"
 
 ROCM = ("gfx900", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1101", "gfx1200")
 CU130 = ("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120")
@@ -90,6 +94,37 @@ def amd_findings(**environ: str) -> tuple[Problem, ...]:
     return merged(found, FAILED, environ).findings
 
 
+@pytest.mark.parametrize(
+    ("cuda", "capability", "wanted"),
+    [
+        ("12.8", (6, 1), True),
+        ("13.0", (5, 2), True),
+        ("12.6", (6, 1), False),
+        ("12.8", (7, 0), False),
+        ("12.8", (8, 9), False),
+        (None, (6, 1), False),
+        ("12.8", None, False),
+    ],
+)
+def test_builds_leave_old_cards_behind(
+    cuda: str | None, capability: tuple[int, int] | None, wanted: bool
+) -> None:
+    assert left_behind(cuda, capability) is wanted
+
+
+def test_a_card_too_old_for_the_build_is_passed_over_or_said_before_it_is_tried() -> None:
+    old = dataclasses.replace(load(MACHINES / "gtx1080ti.toml"), probe=None, findings=())
+    (finding,) = findings.of(old, {})
+    assert "GTX 1080 Ti (sm_61) is too old for PyTorch's builds for CUDA 12.8" in finding.what
+    assert finding.fix.endswith("/whl/cu126")
+    newer = Accelerator(
+        kind="cuda", name="RTX 3060 Ti", uuid="GPU-1", capability=(8, 6), memory_free_gib=8.0
+    )
+    both = dataclasses.replace(old, accelerators=(*old.accelerators, newer))
+    assert both.device == "RTX 3060 Ti"
+    assert findings.of(both, {}) == ()
+
+
 def test_a_card_without_kernels_is_named_with_what_there_is_and_what_to_try() -> None:
     (finding,) = amd_findings()
     assert "no kernels for gfx1032 (AMD Radeon RX 6600)" in finding.what
@@ -111,10 +146,5 @@ def test_an_nvidia_card_that_the_build_left_behind_gets_another_build() -> None:
     (finding,) = merged(old, Probe(architectures=CU130), {}).findings
     assert "no kernels for sm_61" in finding.what
     assert finding.fix.endswith("/whl/cu126")
-    new = dataclasses.replace(
-        old,
-        accelerators=machine(
-            FakeNvml(RTX_4090, cuda=13000), "cpu", 8, (16, 8), old.torch
-        ).accelerators,
-    )
+    new = machine(FakeNvml(RTX_4090, cuda=13000), "cpu", 8, (16, 8), old.torch)
     assert merged(new, Probe(architectures=CU130), {}).findings == ()

@@ -68,6 +68,7 @@ def test_a_recorded_machine_is_one_that_can_be(name: str) -> None:
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 NUMBER = st.none() | st.integers(0, 10**9).map(lambda n: n / 1000)
 WHOLE = st.integers(0, 2**31)
+RATE = st.integers(1, 10**9).map(lambda n: float(f"{n / 10**6:.3g}"))
 TABLE = st.dictionaries(TEXT, TEXT, max_size=3)
 
 
@@ -95,9 +96,9 @@ ACCELERATORS = st.builds(
 )
 SPEEDS = st.builds(
     Speed,
-    tflops=st.dictionaries(TEXT, NUMBER.filter(lambda n: n is not None), max_size=3),
-    bandwidth_gb_s=NUMBER.filter(lambda n: n is not None),
-    launch_us=NUMBER.filter(lambda n: n is not None),
+    tflops=st.dictionaries(TEXT, RATE, max_size=3),
+    bandwidth_gb_s=RATE,
+    launch_us=RATE,
 )
 TRIED = st.builds(
     Tried,
@@ -124,7 +125,7 @@ HARDWARE = st.builds(
     Hardware,
     system=TEXT,
     cpu_name=TEXT,
-    cpu_threads=WHOLE,
+    cpu_threads=WHOLE.filter(bool),
     ram_total_gib=NUMBER,
     driver=st.none() | TEXT,
     torch=st.none() | st.builds(TorchBuild, version=TEXT, cuda=st.none() | TEXT, hip=st.none()),
@@ -154,6 +155,13 @@ def test_numbers_are_kept_to_three_decimals(tmp_path: Path) -> None:
         ("schema = 1\ncpu_threads = 'two'\n", "cpu_threads"),
         ("schema = 1\n[[accelerators]]\nkind = 'cuda'\n", "accelerators.0.name"),
         ("cpu_threads = 2\n", "schema = 1"),
+        ("schema = 1\ncpu_threads = 0\n", "cpu_threads: 0 is not a number above 0"),
+        ("schema = 1\nram_free_gib = nan\n", "ram_free_gib: nan is not"),
+        ("schema = 1\nram_free_gib = -2.5\n", "ram_free_gib: -2.5 is not a number 0 or more"),
+        (
+            "schema = 1\nspeed = {bandwidth_gb_s = 1, launch_us = 1, tflops = {fp32 = 0}}\n",
+            "speed.tflops.fp32: 0 is not a number above 0",
+        ),
         ("not toml", "cannot be read"),
     ],
 )
@@ -161,6 +169,12 @@ def test_a_machine_file_that_is_none_is_said_so(tmp_path: Path, text: str, words
     (tmp_path / "m.toml").write_text(text)
     with pytest.raises(LorakitError, match=words):
         load(tmp_path / "m.toml")
+
+
+def test_a_machine_file_that_is_not_there_is_said_once(tmp_path: Path) -> None:
+    with pytest.raises(LorakitError) as told:
+        load(tmp_path / "m.toml")
+    assert told.value.message.endswith("m.toml cannot be read: No such file or directory.")
 
 
 def test_a_machine_file_of_a_newer_version_is_read(tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorded_machines import A100_IN_PARTS, MACHINES, RTX_4090, FakeNvml, machine, torch
 
+from lorakit.hardware import nvml
 from lorakit.hardware import probe as probing
+from lorakit.hardware.detect import assemble
 from lorakit.hardware.facts import Accelerator, Hardware, Probe, Tried
 from lorakit.hardware.files import load, save
 from lorakit.hardware.merge import match, merged
@@ -82,6 +84,16 @@ def test_a_python_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "could not be started" in probe().failure
 
 
+@pytest.mark.parametrize("odd", ["NaN", "-1", "Infinity", "0", '"fast"'])
+def test_a_speed_that_cannot_be_is_none(odd: str) -> None:
+    heard = Heard()
+    told = f'{{"tflops": {{"fp32": {odd}}}, "bandwidth_gb_s": 9, "launch_us": 9}}'
+    heard.read(f'{{"device": 0, "name": "x"}}\n{{"device": 0, "speed": {told}}}')
+    assert heard.probe().devices[0].speed is None
+    heard.read(f'{{"device": 0, "speed": {told.replace(odd, "1")}}}')
+    assert heard.probe().devices[0].speed is not None
+
+
 @given(st.text(alphabet='{}[]":,devictryng01 \n', max_size=60))
 def test_any_output_is_taken(output: str) -> None:
     heard = Heard()
@@ -130,6 +142,33 @@ def test_a_part_of_a_card_is_matched_by_its_own_uuid() -> None:
     )
     parent = nvidia(uuid=A100_IN_PARTS["UUID"], pci=second.pci)
     assert match(shown.accelerators, parent) == 1
+
+
+def test_the_chip_of_a_mac_is_known_without_pytorch_and_is_one_with_what_pytorch_says() -> None:
+    host = Hardware(
+        system="Darwin 24.6.0 arm64", cpu_name="Apple M3 Max", ram_total_gib=48.0,
+        ram_free_gib=31.0, torch=torch("2.13.0"),
+    )  # fmt: skip
+    found = assemble(host, nvml.Answer(), (), {})
+    assert (found.device, found.findings) == ("Apple M3 Max", ())
+    assert found.accelerator is not None
+    assert (found.accelerator.unified, found.accelerator.memory_free_gib) == (True, 31.0)
+    assert assemble(host, nvml.Answer(), (), {"LORAKIT_CPU": "1"}).accelerator is None
+    intel = dataclasses.replace(host, system="Darwin 22.6.0 x86_64")
+    assert assemble(intel, nvml.Answer(), (), {}).accelerators == ()
+    chip = Tried(kind="mps", name="Apple M3 Max", memory_total_gib=36.0, precisions=("fp32",))
+    tried = merged(found, Probe(devices=(chip,)), {})
+    assert tried.accelerators == found.accelerators
+    assert tried.tried == chip
+
+
+def test_intel_cards_are_known_only_when_tried() -> None:
+    build = dataclasses.replace(torch("2.13.0+xpu"), xpu="20250302")
+    found = assemble(Hardware(torch=build), nvml.Answer(), (), {})
+    (finding,) = found.findings
+    assert finding.fix.startswith("lorakit hardware --probe --save intel.toml")
+    card = Tried(kind="xpu", name="Intel(R) Arc(TM) B580", memory_total_gib=11.3)
+    assert merged(found, Probe(devices=(card,)), {}).findings == ()
 
 
 def test_what_only_pytorch_knows_is_added_and_trained_on() -> None:

@@ -109,6 +109,21 @@ def test_a_choice_of_one_card_stays() -> None:
     assert "CUDA_VISIBLE_DEVICES" not in for_training(cards(RTX_4090), {})
 
 
+@pytest.mark.parametrize("setting", ["7", "GPU-ffffffff", "1,1"])
+def test_a_choice_that_hides_every_card_by_a_slip_is_said(setting: str) -> None:
+    found = cards(GTX_1080_TI, RTX_4090, CUDA_VISIBLE_DEVICES=setting)
+    assert found.accelerator is None
+    slips = [f for f in found.findings if f"{setting} leaves no card in sight" in f.what]
+    assert [s.severity for s in slips] == ["warning"]
+    assert GTX_1080_TI["UUID"] in slips[0].fix
+
+
+@pytest.mark.parametrize("setting", ["", "-1", "none", "NoDevFiles", "1,-1"])
+def test_a_choice_of_the_cpu_is_no_slip(setting: str) -> None:
+    found = cards(GTX_1080_TI, RTX_4090, CUDA_VISIBLE_DEVICES=setting)
+    assert not any("in sight" in f.what for f in found.findings)
+
+
 def test_parts_of_a_card_stand_for_it() -> None:
     found = cards(A100_IN_PARTS)
     full, free = found.accelerators

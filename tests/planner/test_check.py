@@ -17,7 +17,7 @@ from lorakit.dataset.buckets import fit
 from lorakit.dataset.report import DatasetReport, Picture
 from lorakit.errors import ExitCode
 from lorakit.families.base_model import BaseFacts, published, usual
-from lorakit.hardware.facts import Hardware, Probe, Tried
+from lorakit.hardware.facts import Hardware, Probe, TorchBuild, Tried
 from lorakit.hardware.files import load
 from lorakit.planner.budget import budget
 from lorakit.planner.check import RULES, check
@@ -329,6 +329,16 @@ def test_a_large_base_on_the_cpu() -> None:
     only(problems(facts, train=quiet), "warning", "base.model", "CPU, 2 threads.*tens of seconds")
     small = replace(facts, base=replace(BASE, weight_bytes=4_000_000))
     assert problems(small, train=quiet) == []
+
+
+def test_a_card_too_old_for_the_build_is_refused_before_anybody_tries() -> None:
+    old = replace(machine("gtx1080ti"), probe=None)
+    [error, *_] = problems(replace(SOUND, hardware=old), train={"precision": "fp16"})
+    assert (error.severity, error.code) == ("error", ExitCode.NO_HARDWARE)
+    assert "PyTorch 2.11.0+cu128 has no kernels for it" in error.what
+    fits = replace(old, torch=TorchBuild(version="2.13.0+cu126", cuda="12.6"))
+    found = problems(replace(SOUND, hardware=fits), train={"precision": "fp16"})
+    assert all(p.severity == "warning" for p in found)
 
 
 def test_a_card_that_this_pytorch_cannot_use_needs_a_word() -> None:

@@ -13,6 +13,7 @@ from lorakit.dataset.report import DatasetReport, Picture
 from lorakit.families.base_model import Extent, inspect, usual
 from lorakit.hardware.facts import Accelerator, Hardware, Probe, Speed, TorchBuild, Tried
 from lorakit.hardware.files import load
+from lorakit.planner.backend import half
 from lorakit.planner.estimate import Span, estimate
 from lorakit.planner.presets import merge
 from lorakit.planner.time import recomputed_shares, step_seconds, total_seconds
@@ -245,6 +246,40 @@ def test_every_machine_gets_sane_numbers(path: Path, family: str) -> None:
     assert made.total_seconds.low > 1500 * step.low
     assert made.disk_bytes
     assert 10**7 < made.disk_bytes < 10**10
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "tables", "published"),
+    [
+        ("h100", "sd1", {}, 0.181),
+        ("h100", "sd1", FULL, 0.305),
+        ("h100", "sdxl", {}, 0.606),
+        ("h100", "sdxl", FULL, 1.080),
+        ("l40s", "sd1", {}, 0.176),
+        ("l40s", "sd1", FULL, 0.292),
+        ("l40s", "sdxl", {}, 0.585),
+        ("l40s", "sdxl", FULL, 1.029),
+    ],
+)
+def test_a_machine_file_foretells_what_was_published(
+    name: str, family: str, tables: dict[str, Any], published: float
+) -> None:
+    machine = load(MACHINES[0].parent / f"{name}.toml")
+    assert seconds(machine, bundle(family, **tables)) == pytest.approx(published, rel=0.2)
+
+
+@pytest.mark.parametrize("path", MACHINES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("family", ["sd1", "sdxl"])
+def test_what_a_machine_file_measured_is_near_the_data_sheet(path: Path, family: str) -> None:
+    machine = load(path)
+    if machine.accelerator is None:
+        return
+    wanted = bundle(family, train={"precision": half(machine)})
+    sheet = step_seconds(
+        wanted, usual(family), dataclasses.replace(machine, probe=None, speed=None)
+    )
+    assert sheet
+    assert sheet.low < seconds(machine, wanted) < sheet.high
 
 
 def test_pico_on_a_cpu_takes_well_below_a_second() -> None:

@@ -32,10 +32,11 @@ def steps(first: int, last: int, seconds: float) -> list[Event]:
     ]
 
 
-def started() -> list[Event]:
+def started(spills: bool = True) -> list[Event]:
     start = Started(
-        time=0.0, name="a", family="sd1", adapter="l", device="d", steps=99, batch_size=1
-    )
+        time=0.0, name="a", family="sd1", adapter="l", device="d", steps=99, batch_size=1,
+        spills=spills,
+    )  # fmt: skip
     return [start, Doing(time=0.0, phase="training")]
 
 
@@ -79,6 +80,12 @@ def test_a_fall_with_room_left_and_a_full_card_at_speed_are_no_paging() -> None:
     assert replay([card(5.0, free=3.0), *steps(31, 45, 4.0)], begun).slowdown is None
     assert replay([card(8.0), *steps(31, 45, 0.6)], begun).slowdown is None
     assert replay([card(8.0)], RunState()).slowdown is None
+
+
+def test_a_driver_that_fails_instead_never_pages() -> None:
+    slower = [card(8.0), *steps(31, 45, 4.0)]
+    assert replay([*started(), *steps(1, 30, 0.5), *slower]).slowdown is not None
+    assert replay([*started(spills=False), *steps(1, 30, 0.5), *slower]).slowdown is None
 
 
 def test_the_first_steps_compile_and_are_no_measure() -> None:

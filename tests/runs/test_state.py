@@ -227,16 +227,18 @@ BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
     "float": reals,
     "float | None": st.none() | reals,
     "str": st.text(max_size=20),
+    "bool": st.booleans(),
     "list[float | None]": st.lists(st.none() | reals, max_size=40),
     "list[str]": st.lists(st.text(max_size=5), max_size=3),
     "dict[str, str]": st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2),
     "Phase": st.sampled_from(["starting", "downloading", "training", "sampling", "saving"]),
+    "Literal": st.sampled_from(["info", "done", "stopped"]),
 }
 
 
 def an_event(kind: type[Event]) -> st.SearchStrategy[Event]:
     fields = {
-        name: BY_TYPE.get(str(field.type), st.sampled_from(["info", "done", "stopped"]))
+        name: BY_TYPE[str(field.type).partition("['")[0]]
         for name, field in kind.__dataclass_fields__.items()
         if name != "kind"
     }

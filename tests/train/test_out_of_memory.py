@@ -57,6 +57,27 @@ def test_this_process_is_no_other() -> None:
     assert "others hold 0.56 GiB: process 977" in told[0]
 
 
+def test_in_a_container_the_process_that_holds_what_we_hold_is_no_other() -> None:
+    host = SHARED.replace("Including non-PyTorch memory, this process", "Process 88231")
+    told = explain(host, lambda pid: "")
+    assert told is not None
+    assert "others hold 12.46 GiB: process 40122, 11.90 GiB, process 977" in told[0]
+    alone = host.replace("Process 40122 has 11.90 GiB memory in use. ", "")
+    alone = alone.replace("Process 977 has 577.00 MiB memory in use. ", "")
+    told = explain(alone, lambda pid: "")
+    assert told is not None
+    assert "others" not in told[0]
+    assert "other processes" not in told[1]
+
+
+def test_sizes_that_windows_does_not_know_are_not_summed() -> None:
+    wsl = SHARED.replace("11.90 GiB memory", "17179869184.00 GiB memory")
+    told = explain(wsl, lambda pid: "")
+    assert told is not None
+    assert "others hold 0.56 GiB: process 977" in told[0]
+    assert "17179869184" not in told[0]
+
+
 def test_a_message_that_says_less_stays_as_it_is() -> None:
     assert explain(CUT) is None
     assert (
