@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from lorakit.bundle.models import Bundle
-from lorakit.errors import LorakitError
+from lorakit.errors import ExitCode, LorakitError
 from lorakit.families.base_model import inspect, usual
 from lorakit.train import bench, synthetic
 
@@ -225,3 +225,26 @@ def test_the_checks_for_a_card_keep_all_that_was_said_in_one_folder(tmp_path: Pa
     said = (tmp_path / "gpu-checks/train-fp32.txt").read_text()
     assert said.startswith("$ python -m lorakit train")
     assert "robots-fp32.safetensors" in said
+
+
+@pytest.mark.slow
+def test_no_measuring_goes_on_for_nobody(tmp_path: Path) -> None:
+    """A thousand million steps are asked for by one that is gone right after, as by a closed terminal."""
+    bundle = tiny().model_dump(mode="json", by_alias=True, exclude_none=True)
+    case = {"bundle": bundle, "synthetic": True, "seconds": 9e9, "steps": 10**9}
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "lorakit.train.bench"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path,
+    ) as measuring:  # fmt: skip
+        assert measuring.stdin is not None
+        assert measuring.stdout is not None
+        assert json.loads(measuring.stdout.readline())["kind"]
+        measuring.stdin.write(json.dumps(case) + "\n")
+        measuring.stdin.flush()
+        with pytest.raises(subprocess.TimeoutExpired):
+            measuring.wait(3)
+        measuring.stdout.close()
+        try:
+            assert measuring.wait(20) == ExitCode.TRAINING_FAILED
+        finally:
+            measuring.kill()
