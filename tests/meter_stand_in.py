@@ -1,8 +1,8 @@
 """Stands in for `lorakit.train.bench` where a card is needed: says what one said, or dies.
 
 By rank: 64 and up do not fit without checkpointing, 100 dies of it, 101 crashes, 102 says nothing
-more, 103 ends with an exit code and last words, 104 presses Ctrl-C for who asks. xformers is not installed. The variable METER_LOG
-names a file that gets a line for each start and each case.
+more, 103 ends with an exit code and last words, 104 presses Ctrl-C for who asks. xformers is not
+installed. The variable METER_LOG names a file that gets a line for each start and each case.
 """
 
 from __future__ import annotations

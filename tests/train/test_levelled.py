@@ -229,7 +229,7 @@ def test_the_checks_for_a_card_keep_all_that_was_said_in_one_folder(tmp_path: Pa
 
 @pytest.mark.slow
 def test_no_measuring_goes_on_for_nobody(tmp_path: Path) -> None:
-    """A thousand million steps are asked for by one that is gone right after, as by a closed terminal."""
+    """More steps than anybody waits for, and who asked is gone, as with a closed terminal."""
     bundle = tiny().model_dump(mode="json", by_alias=True, exclude_none=True)
     case = {"bundle": bundle, "synthetic": True, "seconds": 9e9, "steps": 10**9}
     with subprocess.Popen(
