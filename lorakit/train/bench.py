@@ -39,6 +39,9 @@ WINDOW_STEPS = 3
 LEVEL = 0.02
 """They agree where they are within this share of each other."""
 
+STEADY = 0.1
+"""And none of the last windows is farther from its median: else two medians agree by chance."""
+
 
 def main() -> int:
     """Answer until there are no more lines."""
@@ -220,11 +223,12 @@ def level(
 
 
 def is_level(windows: Sequence[float]) -> bool:
-    """Whether the last windows took as long as those before them."""
+    """Whether the last windows took as long as those before them, and as each other."""
     if len(windows) < 2 * WINDOWS:
         return False
     now, before = median(windows[-WINDOWS:]), median(windows[-2 * WINDOWS : -WINDOWS])
-    return abs(now - before) <= LEVEL * before
+    steady = all(abs(window - now) <= STEADY * now for window in windows[-WINDOWS:])
+    return steady and abs(now - before) <= LEVEL * before
 
 
 if __name__ == "__main__":

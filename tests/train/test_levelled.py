@@ -54,6 +54,13 @@ def test_the_warm_up_does_not_count() -> None:
     assert found["step_seconds"] == pytest.approx(0.1)
 
 
+def test_a_speed_that_jumps_is_never_level_though_its_medians_agree() -> None:
+    found = levelled(lambda n: 0.1 if n // 4 % 3 else 0.2, 20)
+    assert found["spread_percent"] > 50
+    assert not found["level"]
+    assert found["clock"] > 18
+
+
 def test_a_speed_that_settles_is_waited_for() -> None:
     found = levelled(lambda n: 0.1 * (1 + 2 * 0.85**n), 120)
     assert found["level"]
