@@ -93,9 +93,9 @@ class Lock(Section):
     """The reason for it, in words."""
 
     changed: Annotated[tuple[str, ...], Field(strict=False)] = ()
-    """What was changed on the way, and after which step: settings that were asked for, and what else
-    was found to differ. It stands here as it was in the end, and a replay has it so from the
-    start."""
+    """What was changed on the way, and after which step: settings, and what else was found to
+    differ. The rest of the lock, and the bundle, have it as it was in the end, and so has a replay
+    from its start."""
 
     versions: Annotated[dict[str, str], Field(default_factory=dict)]
     """Of Python and of the libraries."""

@@ -26,7 +26,7 @@ from lorakit.planner.estimate import estimate
 from lorakit.planner.overheads import NO_TENSORS
 from lorakit.runs.bench_file import Bench, Case, Machine, Settings, differences, read, write
 from lorakit.runs.launch import environment
-from lorakit.runs.meter import Died, Meter, Silent
+from lorakit.runs.meter import Died, Killed, Meter, Silent
 
 RANKS = (1, 8, 16, 32, 64, 128, 256)
 """Those of the published benchmark."""
@@ -271,7 +271,9 @@ class Work:
             except Silent as error:
                 answer = {"failure": f"The process that measures {error}; --full waits longer"}
             except Died as error:
-                answer = {"failure": f"The process that measures {error}"}
+                full_memory = isinstance(error, Killed)
+                said = f"The process that measures {error}"
+                answer = {"failure": said, "out_of_memory": full_memory}
             if not answer.get("out_of_memory"):
                 break
             narrow.add(attention)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import sys
@@ -87,6 +88,8 @@ def test_what_does_not_fit_is_measured_with_checkpointing_and_so_is_what_is_larg
             "Tried to allocate 40.00 MiB.",
         ),
         (101, "The process that measures was killed by SIGSEGV"),
+        (106, "It does not fit, with checkpointing either: The process that measures was killed by"
+              " SIGKILL, as the system does where memory runs out"),
         (102, "The process that measures gave no answer in 2 seconds; --full waits longer"),
         (103, "The process that measures ended with exit code 1: CUDA error: an illegal memory"
               " access was encountered"),
@@ -101,6 +104,25 @@ def test_a_case_that_fails_is_written_down_and_the_rest_goes_on(rank: int, why: 
     assert bad.failure == why
     assert bad.rate is None
     assert bad.peak_gib is None
+
+
+def test_what_the_system_kills_is_tried_with_checkpointing() -> None:
+    found, _ = measured((1, 105))
+    assert [(c.rank, c.checkpointing, c.failure) for c in found.cases] == [
+        (1, "none", ""), (105, "full", ""),
+    ]  # fmt: skip
+
+
+def test_last_words_are_those_of_the_process_that_died(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one speaks, and the second dies without a word."""
+    speaks = "import sys; print('{}', flush=True); sys.exit(sys.stdin.readline() and 'spoken')"
+    silent = "import sys; print('{}', flush=True); sys.exit(sys.stdin.readline() and 3)"
+    with meter.Meter(os.environ) as asked:
+        for script, said in ((speaks, "1: spoken"), (silent, "3")):
+            monkeypatch.setattr(meter, "METER", (sys.executable, "-c", script))
+            with pytest.raises(meter.Died) as caught:
+                asked.ask({}, 20)
+            assert str(caught.value) == f"ended with exit code {said}"
 
 
 def test_a_kernel_that_is_missing_costs_a_sentence_and_no_new_process(stand_in: Path) -> None:
