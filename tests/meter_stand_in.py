@@ -1,8 +1,9 @@
 """Stands in for `lorakit.train.bench` where a card is needed: says what one said, or dies.
 
 By rank: 64 and up do not fit without checkpointing, 100 dies of it, 101 crashes, 102 says nothing
-more, 103 ends with an exit code and last words. xformers is not installed. The variable METER_LOG
-names a file that gets a line for each start and each case.
+more, 103 ends with an exit code and last words, 104 presses Ctrl-C for who asks, 105 and 106 are
+killed by the system, 105 without checkpointing only. xformers is not installed. The variable
+METER_LOG names a file that gets a line for each start and each case.
 """
 
 from __future__ import annotations
@@ -54,6 +55,11 @@ for line in sys.stdin:
         os.kill(os.getpid(), signal.SIGSEGV)
     if rank == 102:
         time.sleep(600)
+    if rank == 104:
+        os.kill(os.getppid(), signal.SIGINT)
+        time.sleep(600)
+    if rank in (105, 106) and (rank == 106 or memory["checkpointing"] == "none"):
+        os.kill(os.getpid(), signal.SIGKILL)
     if rank == 103:
         sys.exit("CUDA error: an illegal memory access was encountered")
     if rank == 100 or (rank >= 64 and memory["checkpointing"] == "none"):

@@ -73,8 +73,9 @@ class Row:
     @property
     def predicted_gib(self) -> float:
         """What is in PyTorch's allocator: all but the driver's context and the allocator's gaps."""
-        beside = ("context", "allocator")
-        return sum(gib for name, gib in self.parts_gib.items() if name not in beside)
+        from lorakit.planner.overheads import NO_TENSORS
+
+        return sum(gib for name, gib in self.parts_gib.items() if name not in NO_TENSORS)
 
     @property
     def error_percent(self) -> float | None:

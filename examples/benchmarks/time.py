@@ -20,12 +20,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from lorakit.bundle.models import Bundle
+from lorakit.bundle.models import PICO, Bundle
+from lorakit.families.base_model import ASSETS
 from lorakit.families.costs import Work, update
 from lorakit.hardware.facts import Speed
 from lorakit.planner import roofline
 from lorakit.train import checkpointing, device, sizes, speed
-from lorakit.train.costs import config_of_pico, passes
+from lorakit.train.costs import passes
 from lorakit.train.families.stable_diffusion import DTYPES
 from lorakit.train.step import step
 
@@ -50,7 +51,7 @@ def cases(real: bool) -> list[Case]:
             for size in (1, 4)
             for kept in ("none", "full")
         ]  # fmt: skip
-    pico = config_of_pico("unet")
+    pico = sizes.of("sd1", ASSETS / PICO).unet
     large = pico | {"block_out_channels": (160, 320)}
     return [
         Case("pico, batch 8", "sd1", pico, 8, 16, "fp32"),

@@ -61,6 +61,15 @@ def of_locks(then: Lock, now: Lock) -> list[Difference]:
     return [*known, *_of_datasets(then.dataset, now.dataset)]
 
 
+def of_changes(then: Lock, now: Lock) -> list[Difference]:
+    """What was changed on the way of only one of two runs."""
+    what = "changed on the way"
+    return [
+        *(Difference(what, line, None) for line in then.changed if line not in now.changed),
+        *(Difference(what, None, line) for line in now.changed if line not in then.changed),
+    ]
+
+
 def promise(then: Lock, now: Lock, found: Sequence[Difference]) -> tuple[bool, str]:
     """Whether a replay gives the same bytes, and a line that says why; `found` is what differs."""
     if found:

@@ -93,8 +93,9 @@ class Lock(Section):
     """The reason for it, in words."""
 
     changed: Annotated[tuple[str, ...], Field(strict=False)] = ()
-    """Settings that were changed on the way, and after which step. The bundle has them as they were
-    in the end, and a replay has them so from the start."""
+    """What was changed on the way, and after which step: settings, and what else was found to
+    differ. The rest of the lock, and the bundle, have it as it was in the end, and so has a replay
+    from its start."""
 
     versions: Annotated[dict[str, str], Field(default_factory=dict)]
     """Of Python and of the libraries."""

@@ -12,7 +12,7 @@ from lorakit.errors import ExitCode, LorakitError
 from lorakit.hardware.detect import detect
 from lorakit.runs import bench as benchmark
 from lorakit.runs.bench_file import Bench, Case, read
-from lorakit.runs.words import clean, number, plural, speed
+from lorakit.runs.words import clean, plural, size, speed
 
 
 def bench(
@@ -37,8 +37,10 @@ def bench(
         full=full,
     )
     streams.err("measuring; Ctrl-C keeps what is done")
-    found, file, missing = benchmark.measure(request, detect(), out, resume, _say)
-    bench_table.show(found)
+    measured = benchmark.measure(request, detect(), out, resume, _say)
+    found, file = measured.bench, measured.file
+    if found.cases:
+        bench_table.show(found)
     streams.err(f"written to {file}")
     if any(case.step_seconds for case in found.cases):
         from lorakit.cli.bench_picture import draw
@@ -46,19 +48,19 @@ def bench(
         picture = file.with_suffix(".png")
         draw(found, picture)
         streams.err(f"written to {picture}")
-    if missing:
-        what = "case" if missing == 1 else "cases"
+    if measured.missing:
+        cases = plural(measured.missing, "more case")
+        why = f"{cases} to go" if measured.interrupted else f"there was no time for {cases}"
         again = f"lorakit bench --resume --out {shlex.quote(str(file))}"
-        streams.err(
-            f"there was no time for {missing} more {what}. The same command with --resume goes on:",
-            f"  {again} ...",
-        )
-    measured = [case for case in found.cases if not case.failure]
-    return ExitCode.OK if measured else ExitCode.TRAINING_FAILED
+        streams.err(f"{why}. The same command with --resume goes on:", f"  {again} ...")
+    if measured.interrupted:
+        return ExitCode.INTERRUPTED
+    worked = any(not case.failure for case in found.cases)
+    return ExitCode.OK if worked else ExitCode.TRAINING_FAILED
 
 
 def _say(case: Case, done: int, total: int) -> None:
-    peak = number(case.peak_gib, ".2f", "GiB")
+    peak = size(case.peak_gib and case.peak_gib * 2**30)
     said = case.failure or f"{speed(case.rate)}, {peak}"
     streams.err(clean(f"{done:>3}/{total}  rank {case.rank}, {case.attention}: {said}"))
 

@@ -23,7 +23,8 @@ def diff(then: str, now: str, runs: Path | None, as_json: bool) -> int:
     settings = meaning.of_bundles(absolute(a.bundle, a.folder), absolute(b.bundle, b.folder))
     locks: list[meaning.Difference] = []
     if a.bundle.lock is not None and b.bundle.lock is not None:
-        locks = meaning.of_locks(a.bundle.lock, b.bundle.lock)
+        two = a.bundle.lock, b.bundle.lock
+        locks = [*meaning.of_locks(*two), *meaning.of_changes(*two)]
     compared = _results(a, b)
     same = not settings and not locks and (compared is None or compared.same is not False)
     if as_json:

@@ -62,16 +62,18 @@ def replay(
     now = present(absolute(bundle, source.folder), anew=strict)
     home = original(source, then, root)
     found = diff.of_locks(then, now)
-    lines = diff.lines(found, None if strict else diff.PICTURES)
+    # The bundle has what was changed as it was in the end, and a replay has it so from the start.
+    refused = [*found, *diff.of_changes(then, now)] if strict else []
+    lines = diff.lines(refused, None) if strict else diff.lines(found)
     if home and any(d.what == "settings" for d in found):
         settings = diff.of_bundles(read.read(home.bundle), absolute(source.bundle, source.folder))
         lines += map(str, settings)
     if then.base.digest and not now.base.digest:
         lines.append("base  not here yet: it is downloaded, and compared at the end")
     streams.err(*(clean(f"  {line}") for line in lines))
-    if found and strict:
+    if refused:
         raise LorakitError(
-            f"Differences from the lock: {len(found)}, and --strict allows none.",
+            f"Differences from the lock: {len(refused)}, and --strict allows none.",
             "Undo them, or replay without --strict.",
         )
     streams.err(clean(diff.promise(then, now, found)[1]))

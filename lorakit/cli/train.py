@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from lorakit.cli import streams
@@ -70,7 +71,10 @@ def resume(
         said.append(f"{run.name} has no checkpoint yet: it begins at its first step again")
     say_judged(hardware, machine)
     streams.err(*map(clean, said))
-    return (start_detached if detach else start)(run, examined.estimate)
+    estimate = examined.estimate
+    if after and estimate is not None:
+        estimate = replace(estimate, total_seconds=None)  # which is that of a whole run
+    return (start_detached if detach else start)(run, estimate)
 
 
 def _meant(what: Path, runs: Path | None) -> tuple[Run, Path]:

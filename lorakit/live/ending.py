@@ -35,9 +35,9 @@ def conclude(run: Run, seen: Seen) -> tuple[list[str], int]:
     if seen.status == "lost":
         saved = seen.state.course.saved
         kept = str(run.path / saved.path) if saved else "nothing was saved"
-        return [words.clean(f"aborted at step {seen.state.step}; last checkpoint: {kept}")], int(
-            INTERRUPTED.get(int(seen.signal or 2), ExitCode.INTERRUPTED)
-        )
+        said = [words.clean(f"aborted at step {seen.state.step}; last checkpoint: {kept}")]
+        said += [_again(run)] if saved else []
+        return said, int(INTERRUPTED.get(int(seen.signal or 2), ExitCode.INTERRUPTED))
     ended = seen.state.ended
     if isinstance(ended, Failed):
         raise failure(run, ended)
@@ -80,11 +80,17 @@ def ending(run: Run, state: RunState) -> Iterator[str]:
         yield f"  {'saves':<8}{words.plural(unsaved, 'checkpoint')} could not be written"
     if ended.digest:
         yield f"  {'digest':<8}{words.clean(ended.digest)}"
+    if ended.outcome == "stopped":
+        yield _again(run)
     adapters = [file for file in files if file.suffix == ".safetensors"]
     if not adapters:
         return
     yield ""
     yield from _next_steps(run, adapters)
+
+
+def _again(run: Run) -> str:
+    return f"  {'go on':<8}lorakit train --resume {shlex.quote(words.clean(str(run.path)))}"
 
 
 def _beside(state: RunState) -> Iterator[str]:
@@ -122,7 +128,7 @@ def _steps(state: RunState) -> str:
 def _time(state: RunState) -> str:
     told, taken = state.predicted, words.duration(state.elapsed_seconds)
     if told is None or not words.known(told.total_seconds_high) or state.earlier_seconds:
-        return taken  # of a run that was resumed, only what was left was predicted
+        return taken  # of a run that was begun or gone on with again the whole was not predicted
     span = words.span(told.total_seconds_low, told.total_seconds_high, words.duration)
     return f"{taken} (predicted {span})"
 
@@ -138,10 +144,11 @@ def _loss(state: RunState) -> str:
     if state.loss_first is None:
         return words.UNKNOWN
     counted = len(state.course.last)
-    text = (
-        f"{words.number(state.loss_first, '.4f')} -> {words.number(state.loss_recent, '.4f')}"
-        f"  (means of the first and the last {words.plural(counted, 'step')})"
-    )
+    first, last = (words.number(v, ".4f") for v in (state.loss_first, state.loss_recent))
+    if state.course.counted > counted:
+        text = f"{first} -> {last}  (means of the first and the last {counted} steps)"
+    else:
+        text = f"{last}  (mean of {words.plural(counted, 'step')})"
     skipped = state.course.skipped
     if skipped:
         text += f"; {words.plural(skipped, 'step')} skipped, their loss was not finite"

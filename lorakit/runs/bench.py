@@ -26,7 +26,7 @@ from lorakit.planner.estimate import estimate
 from lorakit.planner.overheads import NO_TENSORS
 from lorakit.runs.bench_file import Bench, Case, Machine, Settings, differences, read, write
 from lorakit.runs.launch import environment
-from lorakit.runs.meter import Died, Meter, Silent
+from lorakit.runs.meter import Died, Killed, Meter, Silent
 
 RANKS = (1, 8, 16, 32, 64, 128, 256)
 """Those of the published benchmark."""
@@ -73,14 +73,27 @@ Say = Callable[[Case, int, int], None]
 """Called with a case that is done, how many are done and how many there are."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What came of it."""
+
+    bench: Bench
+    """All that the file holds."""
+    file: Path
+    missing: int = 0
+    """Cases that were not come to."""
+    interrupted: bool = False
+    """By Ctrl-C; else there was no time for those that are missing."""
+
+
 def measure(
     request: Request, hardware: Hardware, path: Path | None, resume: bool, say: Say
-) -> tuple[Bench, Path, int]:
-    """Measure all cases and write each to the file as it comes.
+) -> Measured:
+    """Measure all cases and write each to the file as it comes; Ctrl-C ends it with what is done.
 
-    `path` None: a name that says what was measured, in this folder. Returns what the file holds,
-    its path, and how many cases there was no time for. Raises LorakitError where nothing can be
-    measured, or the file is not one to go on with.
+    `path` None: a name that says what was measured, in this folder. Raises LorakitError where
+    nothing can be measured, or the file is not one to go on with, KeyboardInterrupt before that
+    is known.
     """
     begun = time.monotonic()
     with Meter(environment(hardware)) as meter:
@@ -103,17 +116,21 @@ def measure(
         for number, key in enumerate(todo):
             left = until - time.monotonic()
             if not request.full and number and left < LEAST_SECONDS + spent:
-                return bench, file, len(todo) - number
+                return Measured(bench=bench, file=file, missing=len(todo) - number)
             part = max(0.0, left / (len(todo) - number))
             share = min(MOST_SECONDS, max(LEAST_SECONDS, part - spent))
             asked = time.monotonic()
-            case = work.measured(meter, key, share, part + PATIENCE_SECONDS, narrow)
+            try:
+                case = work.measured(meter, key, share, part + PATIENCE_SECONDS, narrow)
+            except KeyboardInterrupt:
+                left_out = len(todo) - number
+                return Measured(bench=bench, file=file, missing=left_out, interrupted=True)
             if case.level is False:
                 spent = max(0.0, time.monotonic() - asked - share)
             bench = bench.with_case(case)
             write(bench, file)
             say(case, total - len(todo) + number + 1, total)
-    return bench, file, 0
+    return Measured(bench=bench, file=file)
 
 
 def _finished(case: Case | None) -> bool:
@@ -172,7 +189,7 @@ class Work:
         on_card = told["kind"] != "cpu"
         name = request.base or ("sdxl" if on_card else PICO)
         synthetic = request.synthetic or (request.base is None and on_card)
-        root = Path.cwd()
+        root, given = Path.cwd(), os.path.expanduser(name)
         if name in FAMILIES:
             base = Base.model_validate({"family": name, "model": PUBLISHED[name]})
         else:
@@ -185,7 +202,7 @@ class Work:
             )
         xformers = on_card and importlib.util.find_spec("xformers") is not None
         settings = Settings(
-            base=Path(name).name if os.path.isdir(name) else name,
+            base=Path(given).resolve().name if os.path.isdir(given) else name,
             family=base.family,
             weights="random" if synthetic else "real",
             resolution=facts.resolution,
@@ -254,7 +271,9 @@ class Work:
             except Silent as error:
                 answer = {"failure": f"The process that measures {error}; --full waits longer"}
             except Died as error:
-                answer = {"failure": f"The process that measures {error}"}
+                full_memory = isinstance(error, Killed)
+                said = f"The process that measures {error}"
+                answer = {"failure": said, "out_of_memory": full_memory}
             if not answer.get("out_of_memory"):
                 break
             narrow.add(attention)

@@ -22,6 +22,11 @@ SCHEMA: Literal[1] = 1
 WHAT = "lorakit bench"
 """The value of `kind` that tells such a file from every other."""
 
+MOST = 2**20
+"""A larger rank is a damaged file's."""
+
+_Size = Annotated[float, Field(ge=0)]
+
 _HEAD = "# What lorakit bench measured. Compare: lorakit bench compare THIS OTHER\n"
 
 
@@ -84,23 +89,23 @@ class Settings(Section):
 class Case(_Rounded):
     """One rank with one attention kernel."""
 
-    rank: int
-    attention: str
+    rank: Annotated[int, Field(ge=1, le=MOST)]
+    attention: Annotated[str, Field(max_length=40)]
     checkpointing: str = "none"
     """full where the case did not fit without it."""
     step_seconds: Annotated[float, Field(gt=0)] | None = None
     """Median of the last windows."""
-    spread_percent: float | None = None
+    spread_percent: _Size | None = None
     """How far apart those windows lay."""
-    steps: int | None = None
+    steps: Annotated[int, Field(ge=1)] | None = None
     """Measured, after the warm-up."""
     level: bool | None = None
     """Whether the speed had become level when the time was up."""
-    peak_gib: float | None = None
+    peak_gib: _Size | None = None
     """Most memory of tensors at once; `memory` says how it is counted."""
-    reserved_gib: float | None = None
+    reserved_gib: _Size | None = None
     """Most that PyTorch held of the card, cuda and rocm only."""
-    predicted_peak_gib: float | None = None
+    predicted_peak_gib: _Size | None = None
     predicted_step_seconds: Annotated[tuple[float, ...], Field(strict=False)] = ()
     """Lowest and highest; empty: nobody predicted it."""
     failure: str = ""
@@ -178,6 +183,9 @@ def read(path: Path) -> Bench:
         raise LorakitError(f"{path} cannot be read: {error.strerror or error}.") from None
     except ValueError:
         raise LorakitError(f"{path} holds no benchmark: it is no TOML file.", again) from None
+    except RecursionError:
+        what = f"{path} holds no benchmark: its TOML is nested too deep."
+        raise LorakitError(what, again) from None
     if raw.get("kind") != WHAT:
         raise LorakitError(f'{path} holds no benchmark: it does not say kind = "{WHAT}".', again)
     if raw.get("schema") != SCHEMA:

@@ -184,12 +184,17 @@ def _how(returncode: int | None) -> tuple[str, str]:
         return "is gone without saying why", ""
     if returncode >= 0:
         return f"ended with exit code {returncode} and said no more", ""
-    try:
-        name = signal.Signals(-returncode).name
-    except ValueError:
-        name = f"signal {-returncode}"
+    name = signal_name(-returncode)
     hint = "The system kills what asks for too much memory; its log tells (dmesg)."
     return f"was killed by {name}", hint if name == "SIGKILL" else ""
+
+
+def signal_name(number: int) -> str:
+    """`SIGKILL`, or `signal 77` for one that has no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def log_tail(path: Path, lines: int = TAIL_LINES) -> list[str]:

@@ -13,6 +13,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from lorakit.runs.launch import signal_name
+
 METER: tuple[str, ...] = (sys.executable, "-P", "-m", "lorakit.train.bench")
 """The command that measures."""
 
@@ -22,6 +24,10 @@ START_SECONDS = 180.0
 
 class Died(Exception):
     """The process that measures is gone, or does not answer; in words."""
+
+
+class Killed(Died):
+    """The system ended it, as it does with what asks for too much memory of the machine."""
 
 
 class Silent(Died):
@@ -47,6 +53,8 @@ class Meter:
     def start(self) -> dict[str, Any]:
         """Start it and return what it says of the machine. Raises Died."""
         self._read = b""
+        self._log.seek(0)
+        self._log.truncate()  # the last words of one before are not those of this one
         self._process = subprocess.Popen(
             METER,
             env=self._environment,
@@ -67,7 +75,7 @@ class Meter:
             self._process.stdin.write(json.dumps(case).encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise Died(self._how()) from None
+            raise self._death() from None
         answer = self._answer(patience_seconds)
         if "failure" in answer and "hint" not in answer:
             self._end()  # it ends by itself after these, and is not asked again
@@ -85,22 +93,21 @@ class Meter:
                 raise Silent(f"gave no answer in {patience_seconds:.0f} seconds")
             more = os.read(self._process.stdout.fileno(), 65536)
             if not more:
-                raise Died(self._how())
+                raise self._death()
             self._read += more
         line, _, self._read = self._read.partition(b"\n")
         told: dict[str, Any] = json.loads(line)
         return told
 
-    def _how(self) -> str:
+    def _death(self) -> Died:
         """How the process ended."""
         assert self._process is not None
         code = self._process.wait()
+        if code == -signal.SIGKILL:
+            return Killed("was killed by SIGKILL, as the system does where memory runs out")
         if code < 0:
-            try:
-                return f"was killed by {signal.Signals(-code).name}"
-            except ValueError:
-                return f"was killed by signal {-code}"
-        return f"ended with exit code {code}{self._last_words()}"
+            return Died(f"was killed by {signal_name(-code)}")
+        return Died(f"ended with exit code {code}{self._last_words()}")
 
     def _last_words(self) -> str:
         self._log.seek(0)

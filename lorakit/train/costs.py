@@ -17,7 +17,7 @@ import torch
 from diffusers import AutoencoderKL
 from torch import Tensor
 
-from lorakit.bundle.models import Bundle, Train
+from lorakit.bundle.models import PICO, Bundle, Train
 from lorakit.families.base_model import ASSETS
 from lorakit.families.costs import FILE, Law, Update, Work, terms
 from lorakit.families.families import FAMILIES
@@ -31,14 +31,6 @@ POINTS = ((1, 16, 8), (1, 24, 8), (1, 32, 8), (2, 16, 8), (1, 16, 64), (1, 24, 6
 
 SIDE = 512
 """Of the picture whose encoding is counted, in pixels."""
-
-VAE = {
-    "block_out_channels": (128, 256, 512, 512),
-    "down_block_types": ("DownEncoderBlock2D",) * 4,
-    "up_block_types": ("UpDecoderBlock2D",) * 4,
-    "layers_per_block": 2,
-}
-"""The VAE of all Stable Diffusions."""
 
 ADAMW = Update(launches_a_tensor=0.5, bytes_a_weight=40)
 """The fused kernel, which meta does not have. It is a few launches for all tensors, whose lists are
@@ -173,20 +165,15 @@ def adafactor() -> Update:
     )
 
 
-def config_of_pico(part: str) -> dict[str, Any]:
-    """Keyword arguments of a part of the base that ships with lorakit."""
-    text = (ASSETS / "pico" / part / "config.json").read_text(encoding="utf-8")
-    return {k: v for k, v in json.loads(text).items() if not k.startswith("_")}
-
-
 def main() -> None:
     """Count everything and write the table."""
     unets: dict[str, Any] = {}
-    for name in (*FAMILIES, "pico"):
+    pico = sizes.of("sd1", ASSETS / PICO)
+    for name in (*FAMILIES, PICO):
         family = importlib.import_module(
-            f"lorakit.train.families.{'sd1' if name == 'pico' else name}"
+            f"lorakit.train.families.{'sd1' if name == PICO else name}"
         ).FAMILY
-        config = config_of_pico("unet") if name == "pico" else family.real()
+        config = pico.unet if name == PICO else family.real()
         for targets in family.facts.targets:
             of = unets.setdefault(name, {})[targets] = {}
             for key, precision in (("fp32", "fp32"), ("half", "bf16")):
@@ -197,7 +184,7 @@ def main() -> None:
         "about": "Written by: python -m lorakit.train.costs",
         "torch": torch.__version__,
         "optimizers": {name: dataclasses.asdict(rule) for name, rule in rules.items()},
-        "vaes": {"pico": vae(config_of_pico("vae")), "sd": vae(VAE)},
+        "vaes": {PICO: vae(pico.vae), "sd": vae(sizes.of("sd1").vae)},
         "unets": unets,
     }
     FILE.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8", newline="\n")

@@ -91,19 +91,20 @@ def begin(
     device: torch.device,
     run: Path,
     log: Log,
-    resumed: bool,
+    after: int,
 ) -> Lock:
-    """Lock the bundle of a run that starts, or goes on from a checkpoint, and return the lock.
+    """Lock the bundle of a run that starts, or goes on after step `after`, and return the lock.
 
     Where the run was begun under other conditions, it says which, and promises no bytes any more.
     """
     locked = present(bundle, base, report, device, run.name)
     before = bundle.lock
-    if before is not None and resumed:
-        locked = locked.model_copy(update={"changed": before.changed})
+    if before is not None and after:
         for line in before.changed:
             log.append(Noted(text=f"not as a straight run: {line}"))
         others = lines(of_locks(before, locked))
+        changed = (*before.changed, *(f"{line}, after step {after}" for line in others))
+        locked = locked.model_copy(update={"changed": changed})
         for line in others:
             log.append(Noted(text=f"not as this run began: {line}", level="warning"))
         if others or before.determinism != locked.determinism:

@@ -54,7 +54,7 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
         return _stopped_early(control, begun)
     log.append(Doing(phase="caching"))
     base, report = prepare.look(bundle, run)
-    locked = lock.begin(bundle, base, report, where, run, log, resumed=start is not None)
+    locked = lock.begin(bundle, base, report, where, run, log, after=begun)
     ready = prepare.encode(bundle, base, report, family, where, log, control.stopping)
     if ready is None:
         return _stopped_early(control, begun)

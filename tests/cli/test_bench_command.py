@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from lorakit.cli import bench as command
 from lorakit.cli.bench_picture import draw
 from lorakit.cli.bench_table import show
 from lorakit.errors import LorakitError
+from lorakit.runs import meter
 from lorakit.runs.bench_file import Bench, read
 
 DATA = Path(__file__).parents[1] / "data" / "bench"
@@ -37,6 +39,7 @@ def test_pico_is_really_measured_and_gone_on_with(tmp_path: Path) -> None:
     assert one.rate
     assert other.rate
     assert 0 < (one.peak_gib or 0) < (other.peak_gib or 0) < 0.1
+    assert one.predicted_peak_gib == pytest.approx(one.peak_gib, rel=0.05)  # not the program
     assert found.settings.base == "pico"
     lines = ran.stdout.splitlines()
     assert lines[0] == "pico, 64 x 64, batch 1, fp32, linear layers, adafactor"
@@ -58,6 +61,23 @@ def measuring(**options: str | Path) -> int:
     none = dict.fromkeys(("base", "ranks", "attention", "out"))
     switches = dict.fromkeys(("synthetic", "full", "resume"), False)
     return command.bench(**{**none, **switches, **options})  # type: ignore[arg-type]
+
+
+def test_ctrl_c_shows_what_is_done_and_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = Path(__file__).parents[1] / "meter_stand_in.py"  # presses it at rank 104
+    monkeypatch.setattr(meter, "METER", (sys.executable, str(script)))
+    monkeypatch.chdir(tmp_path)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert measuring(ranks="1,104,110", attention="sdpa", out=Path("a b.toml")) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    told = capsys.readouterr()
+    assert ["1", "sdpa", "2.00"] in [line.split()[:3] for line in told.out.splitlines()]
+    assert "written to a b.toml\nwritten to a b.png\n2 more cases to go." in told.err
+    assert "  lorakit bench --resume --out 'a b.toml' ...\n" in told.err
 
 
 @pytest.mark.parametrize(

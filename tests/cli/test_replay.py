@@ -80,6 +80,28 @@ def test_what_differs_is_said_first_and_strict_refuses_it(locked: Path, lorakit:
     assert "Traceback" not in ended.stderr
 
 
+def test_what_was_changed_on_the_way_is_no_strict_replay(
+    locked: Path, lorakit: Command, tmp_path: Path
+) -> None:
+    line = "train.learning_rate  0.003 -> 0.001, after step 9"
+    straight = tmp_path / "straight.toml"
+    straight.write_text(locked.read_text())
+    write_lock(locked, LOCK.model_copy(update={"changed": (line,)}))
+    here = {"STAND_IN_LOCK": json.dumps({"changed": []})}
+    refused = lorakit("replay", locked, "--strict", env=here)
+    assert refused.returncode == 2
+    assert f'  changed on the way  "{line}" -> absent\n' in refused.stderr
+    assert "Differences from the lock: 1, and --strict allows none." in refused.stderr
+    assert not runs_root().exists()
+    ended = lorakit("replay", locked, env=here)
+    assert ended.returncode == 0
+    assert f"same bytes promised: no, changed on the way: {line}\n" in ended.stderr
+    told = lorakit("diff", straight, locked)
+    assert told.returncode == 1
+    assert f'lock: changed on the way  absent -> "{line}"\n' in told.stdout
+    assert lorakit("diff", locked, locked).returncode == 0
+
+
 def test_only_a_broken_promise_is_a_failure(locked: Path, lorakit: Command) -> None:
     other = LOCK.model_copy(update={"result": Result(digest="cd" * 32, step=30)})
     write_lock(locked, other)

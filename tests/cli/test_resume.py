@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ from lorakit.bundle.diff import settings_digest
 from lorakit.bundle.lock import Lock
 from lorakit.bundle.read import parse, read
 from lorakit.bundle.write import write_lock
+from lorakit.cli import train
 from lorakit.errors import LorakitError
+from lorakit.planner.estimate import Estimate, Span
 from lorakit.runs import checkpoints
 from lorakit.runs.directory import Run, every, runs_root
 from lorakit.runs.resume import adopt
@@ -53,6 +56,22 @@ def test_a_run_is_found_by_itself_and_by_its_bundle(
     assert f"{dead.name} goes on after step 10\n" in ended.stderr
     assert [run.name for run in every(runs_root())] == [dead.name]
     assert dead.status() == "done"
+
+
+def test_only_a_whole_run_is_predicted_in_all(
+    bundle: Path, dead: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left of one would be another number."""
+    told: list[Estimate | None] = []
+    spans = [Span(low=1.0, high=2.0), Span(low=30.0, high=60.0)]
+    whole = Estimate(step_seconds=spans[0], total_seconds=spans[1])
+    real = train.examine
+    monkeypatch.setattr(train, "examine", lambda *a: replace(real(*a), estimate=whole))
+    monkeypatch.setattr(train, "start", lambda run, estimate: told.append(estimate) or 0)
+    train.resume(dead.path, [], None, False)
+    put(dead, 10)
+    train.resume(dead.path, [], None, False)
+    assert told == [whole, Estimate(step_seconds=spans[0])]
 
 
 def test_a_run_that_saved_nothing_begins_again_and_says_so(dead: Run, lorakit: Command) -> None:
@@ -100,7 +119,6 @@ def test_room_is_asked_for_what_is_still_to_come(
 ) -> None:
     """On a disk that has room for the rest and not for the whole run again."""
     from lorakit import survey
-    from lorakit.cli import train
     from lorakit.planner.disk import Written, needed_bytes
 
     put(dead, 20)

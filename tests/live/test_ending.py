@@ -10,8 +10,9 @@ import pytest
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.live.ending import conclude
 from lorakit.live.follow import Seen
+from lorakit.runs.course import Course
 from lorakit.runs.directory import Run
-from lorakit.runs.events import Predicted
+from lorakit.runs.events import Predicted, Stepped
 
 DATA = Path(__file__).parents[1] / "data" / "events"
 
@@ -87,6 +88,17 @@ def test_the_code_of_a_stopped_run_says_who_stopped_it(
     lines, found = conclude(run, seen(run, "resumed", signal=by))
     assert found == code
     assert "stopped at step 60 of 120" in lines[0]
+    assert f"  go on   lorakit train --resume '{run.path}'" in lines
+
+
+def test_a_mean_of_few_losses_is_told_once(run: Run) -> None:
+    ended = seen(run, "good")
+    for count, said in [(4, "0.2500  (mean of 4 steps)"), (40, "0.2500 -> 0.2500  (means of the")]:
+        losses = Stepped(step=count, losses=[0.25] * count, learning_rate=1e-4, seconds=1.0,
+                         wait_seconds=0.0, images=count)  # fmt: skip
+        state = replace(ended.state, course=Course().after(losses))
+        lines, _ = conclude(run, replace(ended, state=state))
+        assert any(line.startswith(f"  loss    {said}") for line in lines)
 
 
 def test_a_failure_is_its_own_error_with_the_log(run: Run) -> None:
@@ -107,7 +119,10 @@ def test_a_lost_run_is_an_error_with_its_last_words(run: Run) -> None:
 def test_an_aborted_run_names_its_last_checkpoint(run: Run) -> None:
     lines, code = conclude(run, seen(run, "killed", signal=signal.SIGINT))
     assert code == 130
-    assert lines == [f"aborted at step 56; last checkpoint: {run.path}/checkpoints/step-000040"]
+    assert lines == [
+        f"aborted at step 56; last checkpoint: {run.path}/checkpoints/step-000040",
+        f"  go on   lorakit train --resume '{run.path}'",
+    ]
 
 
 def test_who_left_before_the_end_is_told_nothing(run: Run) -> None:

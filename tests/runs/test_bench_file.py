@@ -78,6 +78,10 @@ def changed(old: str, new: str) -> bytes:
         (changed("threads = 8\n", "threads = 8\ncolour = 1\n"), "wrong machine.colour: extra"),
         (changed("step_seconds = 0.025", "step_seconds = nan"), "wrong cases.0.step_seconds"),
         (changed("step_seconds = 0.025", "step_seconds = 0.0"), "wrong cases.0.step_seconds"),
+        (changed("rank = 1\n", "rank = -5\n"), "wrong cases.0.rank"),
+        (changed("peak_gib = ", "peak_gib = -"), "wrong cases.0.peak_gib"),
+        (changed('attention = "sdpa"', f'attention = "{"x" * 99}"'), "wrong cases.0.attention"),
+        (b"a = " + b"[" * 500 + b"]" * 500, "its TOML is nested too deep"),
     ],
 )
 def test_what_is_no_benchmark_is_refused_in_a_sentence(

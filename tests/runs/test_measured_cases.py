@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from lorakit.bundle.write import tables
 from lorakit.errors import LorakitError
+from lorakit.families.base_model import ASSETS
 from lorakit.hardware.facts import Accelerator, Hardware, TorchBuild
 from lorakit.runs import bench, meter
 from lorakit.runs.bench import Request, measure
@@ -38,9 +44,9 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def measured(ranks: tuple[int, ...], resume: bool = False, **options) -> tuple[Bench, int]:
     request = Request(ranks=ranks, **{"attention": ("sdpa",), **options})
-    found, file, missing = measure(request, MACHINE, None, resume, lambda *_: None)
-    assert read(file) == found  # what is said is what is kept
-    return found, missing
+    ended = measure(request, MACHINE, None, resume, lambda *_: None)
+    assert read(ended.file) == ended.bench  # what is said is what is kept
+    return ended.bench, ended.missing
 
 
 def test_on_a_card_the_published_benchmark_is_repeated_without_a_download(stand_in: Path) -> None:
@@ -82,6 +88,8 @@ def test_what_does_not_fit_is_measured_with_checkpointing_and_so_is_what_is_larg
             "Tried to allocate 40.00 MiB.",
         ),
         (101, "The process that measures was killed by SIGSEGV"),
+        (106, "It does not fit, with checkpointing either: The process that measures was killed by"
+              " SIGKILL, as the system does where memory runs out"),
         (102, "The process that measures gave no answer in 2 seconds; --full waits longer"),
         (103, "The process that measures ended with exit code 1: CUDA error: an illegal memory"
               " access was encountered"),
@@ -96,6 +104,25 @@ def test_a_case_that_fails_is_written_down_and_the_rest_goes_on(rank: int, why: 
     assert bad.failure == why
     assert bad.rate is None
     assert bad.peak_gib is None
+
+
+def test_what_the_system_kills_is_tried_with_checkpointing() -> None:
+    found, _ = measured((1, 105))
+    assert [(c.rank, c.checkpointing, c.failure) for c in found.cases] == [
+        (1, "none", ""), (105, "full", ""),
+    ]  # fmt: skip
+
+
+def test_last_words_are_those_of_the_process_that_died(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one speaks, and the second dies without a word."""
+    speaks = "import sys; print('{}', flush=True); sys.exit(sys.stdin.readline() and 'spoken')"
+    silent = "import sys; print('{}', flush=True); sys.exit(sys.stdin.readline() and 3)"
+    with meter.Meter(os.environ) as asked:
+        for script, said in ((speaks, "1: spoken"), (silent, "3")):
+            monkeypatch.setattr(meter, "METER", (sys.executable, "-c", script))
+            with pytest.raises(meter.Died) as caught:
+                asked.ask({}, 20)
+            assert str(caught.value) == f"ended with exit code {said}"
 
 
 def test_a_kernel_that_is_missing_costs_a_sentence_and_no_new_process(stand_in: Path) -> None:
@@ -147,6 +174,34 @@ def test_what_there_is_no_time_for_is_left_for_another_time() -> None:
     assert missing == 0
 
 
+def test_ctrl_c_keeps_what_is_done_and_says_what_is_left(stand_in: Path) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        request = Request(ranks=(1, 104, 110), attention=("sdpa",))
+        ended = measure(request, MACHINE, None, False, lambda *_: None)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert ended.interrupted
+    assert ended.missing == 2
+    assert ended.file == Path("bench-sdxl.toml")
+    assert [c.rank for c in read(ended.file).cases] == [1]
+    assert stand_in.read_text().split("\n")[-2] == "104 sdpa none None"
+
+
+def test_a_file_that_is_shared_names_no_folder_above_the_base(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "anna" / "my-sd"
+    shutil.copytree(ASSETS / "pico", folder)
+    monkeypatch.setenv("HOME", str(tmp_path / "anna"))
+    monkeypatch.chdir(folder)
+    for name in (".", "~/my-sd", "../my-sd/", str(folder)):
+        found, _ = measured((1,), base=name)
+        assert found.settings.base == "my-sd"
+        assert "anna" not in Path("bench-my-sd.toml").read_text()
+        Path("bench-my-sd.toml").unlink()
+
+
 def test_a_base_that_is_not_here_is_told_before_anything_is_measured(stand_in: Path) -> None:
     with pytest.raises(LorakitError, match="stable-diffusion-v1-5 is not on this machine") as told:
         measured((1,), base="sd1")
@@ -163,22 +218,34 @@ def test_an_installation_that_cannot_measure_says_why(monkeypatch: pytest.Monkey
         measured((1,))
 
 
+def on_card(tflops: float) -> bench.Work:
+    speed = {"tflops": {"bf16": tflops}, "bandwidth_gb_s": 600.0, "launch_us": 6.0}
+    told = {
+        "device": CARD.name, "kind": "cuda", "threads": 8, "precision": "bf16",
+        "versions": {"torch": "2"}, "memory": "", "time": "", "speed": speed,
+    }  # fmt: skip
+    return bench.Work.of(Request(), told, MACHINE)
+
+
 def test_each_case_is_predicted_from_the_speed_of_this_very_device() -> None:
-    slow, fast = (
-        bench.Work.of(
-            Request(),
-            {
-                "device": CARD.name, "kind": "cuda", "threads": 8, "precision": "bf16",
-                "versions": {"torch": "2"}, "memory": "", "time": "",
-                "speed": {"tflops": {"bf16": rate}, "bandwidth_gb_s": 600.0, "launch_us": 6.0},
-            },
-            MACHINE,
-        )
-        for rate in (10.0, 80.0)
-    )  # fmt: skip
+    slow, fast = (on_card(rate) for rate in (10.0, 80.0))
     assert slow.hardware.speed is not None
     assert slow.hardware.speed.tflops == {"bf16": 10.0}
     told = [w.predicted(w.bundle((16, "sdpa"), "none")) for w in (slow, fast)]
-    spans = [t.get("predicted_step_seconds") for t in told]
-    if None not in spans:
-        assert spans[0][0] > spans[1][0]
+    spans = [t["predicted_step_seconds"] for t in told]
+    assert spans[0][0] > spans[1][0] > 0
+    assert told[0]["predicted_peak_gib"] == told[1]["predicted_peak_gib"] > 5
+
+
+def test_it_is_the_recipe_of_the_preset_for_the_published_benchmark() -> None:
+    preset = tomllib.loads((Path(__file__).parents[2] / "presets/benchmark-sdxl.toml").read_text())
+    work = on_card(80.0)
+    told = tables(work.bundle((preset["adapter"]["rank"], "sdpa"), "none"))
+    assert told["base"]["model"] == preset["base"]["model"]
+    assert told["dataset"]["resolution"] == preset["dataset"]["resolution"]
+    for key in ("rank", "alpha", "targets"):
+        assert told["adapter"][key] == preset["adapter"][key]
+    for key in ("steps", "batch_size", "optimizer", "precision"):
+        assert told["train"][key] == preset["train"][key]
+    assert told["train"]["accumulation"] == preset["train"].get("accumulation", 1)
+    assert told["memory"].items() >= preset["memory"].items()

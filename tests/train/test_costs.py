@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from lorakit.bundle.models import Adapter
+from lorakit.bundle.models import PICO, Adapter
+from lorakit.families.base_model import ASSETS
 from lorakit.families.costs import costs, terms, update
 from lorakit.families.counts import modules
 from lorakit.planner.disk import EXTENTS
-from lorakit.train.costs import adafactor, batch, config_of_pico, made, passes
+from lorakit.train import sizes
+from lorakit.train.costs import adafactor, batch, made, passes
 from lorakit.train.costs import costs as counted
 from lorakit.train.families import sd1, sdxl
 from lorakit.train.work import count
@@ -19,7 +21,7 @@ from lorakit.train.work import count
 FAMILY: dict[str, Any] = {"sd1": sd1.FAMILY, "pico": sd1.FAMILY, "sdxl": sdxl.FAMILY}
 CONFIG = {
     "sd1": sd1.FAMILY.real(),
-    "pico": config_of_pico("unet"),
+    "pico": sizes.of("sd1", ASSETS / PICO).unet,
     "sdxl": sdxl.FAMILY.real(),
 }
 

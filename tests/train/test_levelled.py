@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from lorakit.bundle.models import Bundle
-from lorakit.errors import LorakitError
+from lorakit.errors import ExitCode, LorakitError
 from lorakit.families.base_model import inspect, usual
 from lorakit.train import bench, synthetic
 
@@ -52,6 +52,13 @@ def test_a_speed_that_is_level_ends_the_case_early() -> None:
 def test_the_warm_up_does_not_count() -> None:
     found = levelled(lambda n: 5.0 if n < bench.WARM_UP_STEPS - 1 else 0.1, 60)
     assert found["step_seconds"] == pytest.approx(0.1)
+
+
+def test_a_speed_that_jumps_is_never_level_though_its_medians_agree() -> None:
+    found = levelled(lambda n: 0.1 if n // 4 % 3 else 0.2, 20)
+    assert found["spread_percent"] > 50
+    assert not found["level"]
+    assert found["clock"] > 18
 
 
 def test_a_speed_that_settles_is_waited_for() -> None:
@@ -225,3 +232,26 @@ def test_the_checks_for_a_card_keep_all_that_was_said_in_one_folder(tmp_path: Pa
     said = (tmp_path / "gpu-checks/train-fp32.txt").read_text()
     assert said.startswith("$ python -m lorakit train")
     assert "robots-fp32.safetensors" in said
+
+
+@pytest.mark.slow
+def test_no_measuring_goes_on_for_nobody(tmp_path: Path) -> None:
+    """More steps than anybody waits for, and who asked is gone, as with a closed terminal."""
+    bundle = tiny().model_dump(mode="json", by_alias=True, exclude_none=True)
+    case = {"bundle": bundle, "synthetic": True, "seconds": 9e9, "steps": 10**9}
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "lorakit.train.bench"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path,
+    ) as measuring:  # fmt: skip
+        assert measuring.stdin is not None
+        assert measuring.stdout is not None
+        assert json.loads(measuring.stdout.readline())["kind"]
+        measuring.stdin.write(json.dumps(case) + "\n")
+        measuring.stdin.flush()
+        with pytest.raises(subprocess.TimeoutExpired):
+            measuring.wait(3)
+        measuring.stdout.close()
+        try:
+            assert measuring.wait(20) == ExitCode.TRAINING_FAILED
+        finally:
+            measuring.kill()

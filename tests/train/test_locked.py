@@ -130,15 +130,16 @@ def test_a_run_that_goes_on_elsewhere_says_so_and_promises_less(
     assert began.lock is not None
     log = Log(tmp_path / "again.jsonl")
     base, report = prepare.look(own, tmp_path)
-    assert begin(began, base, report, CPU, tmp_path / "run", log, True).determinism == "bytes"
+    assert begin(began, base, report, CPU, tmp_path / "run", log, 2).determinism == "bytes"
     assert not list(Reader(tmp_path / "again.jsonl").read())
     versions = {**began.lock.versions, "torch": "1.2.3"}
     older = began.model_copy(update={"lock": began.lock.model_copy(update={"versions": versions})})
-    now = begin(older, base, report, CPU, tmp_path / "run", log, True)
+    now = begin(older, base, report, CPU, tmp_path / "run", log, 2)
     assert (now.determinism, now.why) == (
         "statistics",
         "the run was resumed under other conditions",
     )
+    assert now.changed == (f'torch  "1.2.3" -> "{torch.__version__}", after step 2',)
     (note,) = Reader(tmp_path / "again.jsonl").read()
     assert isinstance(note, Noted)
     assert note.text.startswith('not as this run began: torch  "1.2.3" -> ')
