@@ -6,7 +6,7 @@ Pure, and quick enough to be asked for every setting that might be recommended.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from lorakit.bundle.models import Bundle
@@ -76,23 +76,15 @@ class Estimate:
         return self.peak.gib if self.peak else None
 
 
-PROGRAM = Part(name="program", gib=0.42)
-"""Python, PyTorch and the libraries, as measured on Linux. Where the CPU trains they are in the
-same memory, and the trainer's share of RAM is told with them."""
-
-
 def estimate(
     bundle: Bundle, base: BaseFacts | None, report: DatasetReport | None, hardware: Hardware
 ) -> Estimate:
     """What a training of this bundle takes on this machine, as far as it can be told."""
     from lorakit.planner import disk, memory, time  # they answer in the shapes above
 
-    phases = memory.phases(bundle, base, hardware) or ()
-    if hardware.accelerator is None:
-        phases = tuple(replace(phase, parts=(*phase.parts, PROGRAM)) for phase in phases)
     cached = disk.cache_bytes(bundle, base, report) if report else 0
     return Estimate(
-        phases=phases,
+        phases=memory.phases(bundle, base, hardware) or (),
         step_seconds=time.step_seconds(bundle, base, hardware),
         total_seconds=time.total_seconds(bundle, base, report, hardware),
         disk_bytes=disk.needed_bytes(bundle, base) + cached,

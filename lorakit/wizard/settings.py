@@ -217,7 +217,7 @@ def _prompts(doc: FieldDoc, proposal: Proposal) -> Iterator[Row]:
             section="Sample",
             label="add a prompt" if added else f"prompt {index + 1}",
             value="" if added else prompts[index],
-            why="",
+            why="" if prompts else proposal.reasons.get(PROMPTS, ""),
             changed=not added and proposal.is_changed(PROMPTS),
             doc=doc.doc,
             allowed="any text; an empty one takes the prompt out",

@@ -10,6 +10,7 @@ from lorakit.bundle.problems import BundleError
 from lorakit.bundle.read import build
 from lorakit.bundle.schema import find as find_field
 from lorakit.errors import LorakitError
+from lorakit.families.base_model import usual
 from lorakit.hardware.facts import Accelerator, Hardware, TorchBuild
 from lorakit.planner import presets
 from lorakit.planner.budget import budget
@@ -76,13 +77,18 @@ def test_a_rung_fits_the_card_it_is_made_for(family: str, gib: int) -> None:
         torch=TorchBuild(version="2", cuda="12.8"),
         accelerators=(Accelerator(kind="cuda", name="Card", memory_free_gib=free),),
     )
-    peak = estimate(build(merge(PICTURES, rung.settings)), None, None, machine).peak_gib
-    verdict = budget(machine).verdict(peak)
-    if (family, gib) == ("sdxl", 6):  # at the edge: it is the least there is, or it is refused
-        refusal = recommend(machine, None, None, rung).refusal
-        assert verdict != "no" or (refusal and "does not fit" in refusal.what)
-    else:
-        assert verdict in ("fits", "tight")
+    drawing = preset_with(rung, sample={"prompts": ["a dog"]})
+    facts = replace(usual(family), model="owner/name")
+    found = recommend(machine, None, facts, drawing)
+    bundle = build(merge(PICTURES, found.settings))
+    peak = estimate(bundle, facts, None, machine).peak_gib
+    assert budget(machine).verdict(peak) in ("fits", "tight")
+    assert found.refusal is None
+    assert bool(bundle.sample.prompts) == ((family, gib) not in (("sdxl", 6), ("sdxl", 8)))
+
+
+def preset_with(preset: Preset, **tables: dict[str, object]) -> Preset:
+    return replace(preset, settings=merge(preset.settings, tables))
 
 
 @pytest.mark.parametrize("preset", shipped(), ids=lambda p: p.name)

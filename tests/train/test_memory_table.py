@@ -12,6 +12,7 @@ from lorakit.families.base_model import ASSETS, usual
 from lorakit.families.blocks import units
 from lorakit.hardware.facts import Hardware
 from lorakit.planner import memory as planned
+from lorakit.planner.overheads import PROGRAM
 from lorakit.train import dryrun, sizes, table
 from lorakit.train.families import family_of
 
@@ -39,7 +40,9 @@ def from_table(bundle: Bundle, kernel: str, monkeypatch: pytest.MonkeyPatch) -> 
     base = None if bundle.base.model == PICO else usual(bundle.base.family)
     found = planned.phases(bundle, base, Hardware())
     assert found is not None
-    return {phase.name: phase.gib * planned.GIB for phase in found}
+    return {
+        phase.name: sum(p.gib for p in phase.parts if p != PROGRAM) * planned.GIB for phase in found
+    }
 
 
 def from_dry_run(bundle: Bundle, kernel: Any) -> dict[str, float]:

@@ -207,5 +207,5 @@ def _line(row: Row, section: str, width: int) -> str:
     left = cells(section, SECTION) + cells(row.label, LABEL - 1) + " "
     rest = width - SECTION - LABEL
     if row.key.startswith(settings.PROMPTS):
-        return left + cells(row.value, rest)
+        return left + cells(row.value or row.why, rest)
     return left + cells(row.value, VALUE - 1) + " " + cells(row.why, rest - VALUE)
