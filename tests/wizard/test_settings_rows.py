@@ -173,7 +173,7 @@ def test_a_card_of_6_gib_gets_the_preset_that_is_made_for_it(tmp_path: Path) -> 
 
     prompted = replace(find("sdxl-6gib"), settings=PROMPTED)
     state = replace(state, presets=(prompted,))
-    assert state.proposal.recommends("sample.prompts") == []
+    assert state.proposal.recommends("sample.prompts") == ()
     assert row(state, "sample.prompts[0]").why.startswith("none: drawing takes ")
 
 
