@@ -68,12 +68,13 @@ def judge(
     from lorakit.survey import survey
 
     facts = survey(bundle, path.resolve().parent, hardware=hardware, runs=runs, run=run)
-    problems = _placed(check(bundle, facts), path, settings)
+    problems = placed(check(bundle, facts), path, settings)
     return Examined(bundle, tuple(problems), facts.estimate)
 
 
-def _placed(found: list[Problem], path: Path, settings: Sequence[str]) -> list[Problem]:
-    """With the line of each in the bundle's file, where it has one."""
+def placed(found: list[Problem], path: Path, settings: Sequence[str]) -> list[Problem]:
+    """The problems with the line of each in the bundle's file, where it has one that no setting
+    overrides."""
     if not found:
         return []
     from lorakit.bundle import keys, layout, syntax
