@@ -125,11 +125,9 @@ def _time(bundle: Bundle, facts: Facts, found: Estimate) -> str:
     if found.step_seconds is None:
         return f"not known: {why}"
     step = f"{_span(found.step_seconds)} a step"
-    return (
-        f"{step}; in all not known: {why}"
-        if why
-        else f"{_span(found.total_seconds)} in all, {step}"
-    )
+    if why:
+        return f"{step}; in all not known: {why}"
+    return f"{_span(found.total_seconds)} in all, {step}"
 
 
 def _verdict(peak: Phase | None, room: Budget) -> str:
@@ -157,7 +155,7 @@ def _what_if(cells: Sequence[Cell]) -> Iterator[str]:
     if all(cell.verdict is None for cell in cells):
         return
     rows = [list(row) for _, row in groupby(cells, key=lambda cell: cell.rank)]
-    yield "Would another rank (down), checkpointing or batch (across) fit? * is yours"
+    yield "What another rank (down), checkpointing or batch (across) would do; * is yours"
     kinds = [(kind, len(list(same))) for kind, same in groupby(rows[0], lambda c: c.checkpointing)]
     yield _row("", [f"{_kind(kind)}, batch of".ljust(6 * count - 1) for kind, count in kinds])
     yield _row("rank", [str(cell.batch).ljust(5) for cell in rows[0]])
