@@ -85,7 +85,10 @@ class _Draft:
         self.rejected: list[Rejected] = []
         self.held: frozenset[str] = frozenset()
         for key, value in own.items():
+            before, why = self.settings, self.reasons.get(key, "")
             self.put(key, value)
+            if why and self.settings == before:  # a person's own, and the preset's all the same
+                self.reasons[key] = why
         self.held = frozenset(own)
 
     def has(self, key: str) -> bool:

@@ -122,12 +122,22 @@ def test_a_preset_that_extends_another_has_its_settings_and_reasons() -> None:
     assert parse(rung.text) == replace(rung, path=None)
 
 
+def test_any_shipped_preset_can_be_extended() -> None:
+    """One that extends another itself, too; it is then for the same machines."""
+    rung = find("sdxl-24gib")
+    mine = parse(MINE.replace("[train]", 'extends = "sdxl-24gib"\n[train]'))
+    assert mine.settings == merge(rung.settings, {"train": {"steps": 9}})
+    assert mine.reasons["train.steps"] == "because"
+    assert (mine.family, mine.min_memory_gib, mine.devices) == ("sdxl", 21.6, ("cuda",))
+    anywhere = parse(MINE + '[for]\nfamily = "sdxl"\n')
+    assert (anywhere.min_memory_gib, anywhere.devices) == (0.0, ())
+
+
 @pytest.mark.parametrize(
     ("name", "fix"),
     [
         ("sdxl-standart", "mean sdxl-standard?"),
-        ("sdxl-24gib", "a standard one"),
-        ("zz", "standard"),
+        ("zz", "lorakit presets lists them."),
     ],
 )
 def test_what_cannot_be_extended(name: str, fix: str) -> None:
