@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -102,8 +103,8 @@ def _takes(peak: Phase) -> str:
     own = [part for part in peak.parts if not _is_surcharge(part)]
     most = max(own, key=lambda part: part.gib)
     return (
-        f"{peak.name} is predicted to take {peak.gib:.1f} GiB{surcharge(peak)}, most of it "
-        f"{most.name} ({most.gib:.1f})"
+        f"{peak.name} is predicted to take {peak.gib:.1f} GiB{surcharge(peak)}, "
+        f"{most.gib:.1f} of them {most.name}"
     )
 
 
@@ -131,7 +132,12 @@ _LATER = "No pictures are drawn then: lorakit sample draws some afterwards, wher
 
 
 def _flags(way: search.Candidate) -> str:
-    return "".join(f" --set {key}={value}" for key, value in way.changes.items())
+    return "".join(f" {_flag(key, value)}" for key, value in way.changes.items())
+
+
+def _flag(key: str, value: object) -> str:
+    """To be pasted into a shell, of which some take [] for a pattern of files."""
+    return f"--set {shlex.quote(f'{key}={value}')}"
 
 
 def _beyond(
@@ -147,7 +153,7 @@ def _beyond(
     if least is None:  # the table does not hold this base
         rest = max((p.gib for p in predicted.phases if p.name != "sampling"), default=None)
         if rest is not None and allowed.verdict(rest) in ("fits", "tight"):
-            return f"--set {PROMPTS}=[] takes {rest:.1f} GiB. {_LATER}"
+            return f"{_flag(PROMPTS, [])} takes {rest:.1f} GiB. {_LATER}"
         return "Turn checkpointing on, lower train.batch_size, or lower dataset.resolution."
     flags = _flags(least)
     lead = f"The least that it can take is {least.gib:.1f} GiB{f':{flags}' if flags else ''}."

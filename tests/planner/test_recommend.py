@@ -375,12 +375,41 @@ def test_where_drawing_does_not_fit_and_training_does_none_are_drawn() -> None:
     drawn = made.model_copy(update={"sample": made.sample.model_copy(update={"prompts": ("a",)})})
     [problem] = [p for p in problems(drawn, hardware, facts) if p.severity == "error"]
     assert (problem.where, problem.code) == ("sample.prompts", ExitCode.OUT_OF_MEMORY)
-    assert problem.fix.startswith("--set sample.prompts=[] takes ")
+    assert problem.fix.startswith("--set 'sample.prompts=[]' takes ")
 
     held = recommend(hardware, pictures(20), facts, find("sdxl-8gib"), {"sample.prompts": ["a"]})
     assert held.settings["sample"]["prompts"] == ["a"]
     assert held.refusal is not None
-    assert "--set sample.prompts=[]" in held.refusal.fix
+    assert "--set 'sample.prompts=[]'" in held.refusal.fix
+
+
+def test_no_prompt_is_asked_for_where_no_picture_can_be_drawn() -> None:
+    """Whether training fits or not."""
+    facts, small = named("sdxl"), card((7, 5), free=7.7)
+    silent = whole(recommend(small, None, facts, find("sdxl-8gib")))
+    for checkpointing in ("none", "full"):
+        memory = silent.memory.model_copy(update={"checkpointing": checkpointing})
+        made = silent.model_copy(update={"memory": memory})
+        assert not [p for p in problems(made, small, facts) if p.where == "sample.prompts"]
+        large = problems(made, card((7, 5), free=20.0), facts)
+        assert "No sample prompts" in next(p.what for p in large if p.where == "sample.prompts")
+
+
+def test_a_persons_own_value_that_is_the_presets_keeps_its_reason() -> None:
+    chosen = find("sdxl-standard")
+    own = {"adapter.rank": 16, "train.steps": 900}
+    found = recommend(card((8, 9)), None, named("sdxl"), chosen, own)
+    assert found.reasons["adapter.rank"] == chosen.reasons["adapter.rank"]
+    assert "train.steps" not in found.reasons
+
+
+def test_what_is_largest_is_not_called_most() -> None:
+    """5.3 of 10.9 GiB are less than half of it."""
+    made = build(merge(PICTURES, find("sdxl-16gib").settings))
+    [problem] = [
+        p for p in problems(made, card((8, 9), free=8.0), named("sdxl")) if p.severity == "error"
+    ]
+    assert re.search(r"take 10\.\d GiB, 5\.\d of them activations\.", problem.what)
 
 
 def problems(bundle: Bundle, hardware: Hardware, base: BaseFacts) -> list[Problem]:
