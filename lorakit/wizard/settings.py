@@ -183,7 +183,7 @@ def _of(doc: FieldDoc, proposal: Proposal) -> Iterator[Row]:
         value=shown(proposal.value(doc.key)),
         why=_why(doc.key, proposal, recommended),
         changed=changed,
-        doc=" ".join([doc.doc, *_rejected(doc.key, proposal)]),
+        doc=" ".join([*_rejected(doc.key, proposal), doc.doc]),
         allowed=doc.allowed or ", ".join(choices),
         recommended=recommended,
         choices=choices,
