@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from lorakit.bundle import docstrings
 from lorakit.bundle.models import Bundle
 
 Kind = Literal[
@@ -123,9 +124,10 @@ def json_schema() -> dict[str, Any]:
 
 def _walk(model: type[BaseModel], prefix: str) -> Iterator[FieldDoc]:
     tables: list[tuple[str, type[BaseModel]]] = []
+    docs = docstrings.under_fields(model)
     for name, info in model.model_fields.items():
         key = prefix + (info.alias or name)
-        doc, inner = _document(key, info)
+        doc, inner = _document(key, info, docs.get(name, ""))
         yield doc
         if inner is not None:
             tables.append((f"{key}[]." if doc.kind == "tables" else f"{key}.", inner))
@@ -135,7 +137,7 @@ def _walk(model: type[BaseModel], prefix: str) -> Iterator[FieldDoc]:
         yield from _walk(inner, below)
 
 
-def _document(key: str, info: FieldInfo) -> tuple[FieldDoc, type[BaseModel] | None]:
+def _document(key: str, info: FieldInfo, under: str) -> tuple[FieldDoc, type[BaseModel] | None]:
     kind, choices, inner = _type(info.annotation)
     limited = info
     if kind == "text or whole number":
@@ -154,7 +156,7 @@ def _document(key: str, info: FieldInfo) -> tuple[FieldDoc, type[BaseModel] | No
         maximum=limits["le"],
         below=limits["lt"],
         step=limits["multiple_of"],
-        doc=_sentences(info.description or (inner.__doc__ if inner else "")),
+        doc=_sentences(under or (inner.__doc__ if inner else "")),
         keys=_names(inner) if inner and kind == "table" else (),
     )
     return doc, inner

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
+
+from lorakit.bundle import docstrings
 
 
 class Section(BaseModel):
@@ -13,5 +17,17 @@ class Section(BaseModel):
         extra="forbid",
         strict=True,
         allow_inf_nan=False,
-        use_attribute_docstrings=True,
     )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: Any, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """With what stands under each field as its description."""
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema).get("properties", {})
+        docs = docstrings.under_fields(cls)
+        for name, info in cls.model_fields.items():
+            if (key := info.alias or name) in properties and name in docs:
+                properties[key]["description"] = docs[name]
+        return schema

@@ -360,20 +360,20 @@ PresetName = Annotated[str, typer.Argument(metavar="NAME", help="A preset's name
 
 
 @presets_app.callback(invoke_without_command=True)
-def presets(context: typer.Context, json: Json = False) -> None:
+def presets(context: typer.Context, json: Json = False, machine: MachineFile = None) -> None:
     """List presets, and say which are not for this machine."""
     if context.invoked_subcommand is None:
         from lorakit.cli.presets import list_presets as command
 
-        raise typer.Exit(command(json))
+        raise typer.Exit(command(json, machine))
 
 
 @presets_app.command(name="list")
-def list_presets(json: Json = False) -> None:
+def list_presets(json: Json = False, machine: MachineFile = None) -> None:
     """List presets, and say which are not for this machine."""
     from lorakit.cli.presets import list_presets as command
 
-    raise typer.Exit(command(json))
+    raise typer.Exit(command(json, machine))
 
 
 @presets_app.command(name="show")

@@ -77,13 +77,14 @@ def judge(
         run=run,
         dry_run=lambda words: streams.err(clean(words)),
     )
-    problems = _placed(check(bundle, facts), path, settings)
+    problems = placed(check(bundle, facts), path, settings)
     # What another machine would take is no measure for what this one does.
     return Examined(bundle, tuple(problems), None if hardware else facts.estimate)
 
 
-def _placed(found: list[Problem], path: Path, settings: Sequence[str]) -> list[Problem]:
-    """With the line of each in the bundle's file, where it has one."""
+def placed(found: list[Problem], path: Path, settings: Sequence[str]) -> list[Problem]:
+    """The problems with the line of each in the bundle's file, where it has one that no setting
+    overrides."""
     if not found:
         return []
     from lorakit.bundle import keys, layout, syntax

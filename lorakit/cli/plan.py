@@ -14,14 +14,16 @@ from lorakit.bundle import read, syntax
 from lorakit.bundle.models import Bundle
 from lorakit.bundle.problems import BundleError
 from lorakit.cli import streams
+from lorakit.cli.examined import placed
 from lorakit.cli.machine import believed
 from lorakit.errors import ExitCode
 from lorakit.live.bars import bar, can_draw
 from lorakit.planner.budget import Budget, budget
+from lorakit.planner.check import check
 from lorakit.planner.estimate import Estimate, Phase, Span, estimate
 from lorakit.planner.facts import Facts
 from lorakit.planner.grid import Cell, grid
-from lorakit.planner.room import problem
+from lorakit.planner.time import unknown
 from lorakit.runs.words import UNKNOWN, clean, duration, number, size
 from lorakit.survey import survey
 
@@ -49,8 +51,7 @@ def plan(path: Path, settings: Sequence[str], machine: Path | None, as_json: boo
         streams.out_json(_plain(bundle, facts, found, room, cells))
     else:
         streams.out(*(clean(line) for line in _draw(bundle, facts, found, room, cells)))
-    wrong = problem(bundle, facts.base, facts.report, facts.hardware, found)
-    streams.problems([*problems, *facts.problems, *([wrong] if wrong else [])], str(path))
+    streams.problems([*problems, *placed(check(bundle, facts), path, settings)], str(path))
     return ExitCode.OUT_OF_MEMORY if room.verdict(found.peak_gib) == "no" else ExitCode.OK
 
 
@@ -84,21 +85,24 @@ def _draw(
     yield ""
     yield from _parts(found, room, ascii_only)
     yield ""
-    for label, words in _lines(facts, found, room):
+    for label, words in _lines(bundle, facts, found, room):
         yield f"{label:<8}{words}"
     yield ""
     yield from _what_if(cells)
 
 
 def _parts(found: Estimate, room: Budget, ascii_only: bool) -> Iterator[str]:
-    """Each phase with its parts, and a bar that is full where the budget is."""
+    """Each phase with its parts, and a bar that is full where the budget is. What is next to
+    nothing is left out."""
     if not found.phases:
-        yield f"memory  {UNKNOWN}: the table does not hold this base"
+        return
+    share_of = f", and its share of the {room.gib:.1f} that may be used" if room.gib else ""
+    yield f"Most memory at once in each phase{share_of}:"
     whole = max(room.gib or found.peak_gib or 0.0, 0.01)
     rows = [
         (name, gib)
         for phase in found.phases
-        for name, gib in [(phase.name, phase.gib), *((f"  {p.name}", p.gib) for p in phase.parts)]
+        for name, gib in [(phase.name, phase.gib), *_named(phase)]
     ]
     width = max((len(name) for name, _ in rows), default=0)
     for name, gib in rows:
@@ -107,16 +111,35 @@ def _parts(found: Estimate, room: Budget, ascii_only: bool) -> Iterator[str]:
         yield f"{name:<{width}}  {gib:6.2f} GiB {share:4.0f} %  {drawn}".rstrip()
 
 
-def _lines(facts: Facts, found: Estimate, room: Budget) -> Iterator[tuple[str, str]]:
+def _named(phase: Phase) -> Iterator[tuple[str, float]]:
+    return ((f"  {part.name}", part.gib) for part in phase.parts if part.gib >= 0.005)
+
+
+def _lines(
+    bundle: Bundle, facts: Facts, found: Estimate, room: Budget
+) -> Iterator[tuple[str, str]]:
     yield "memory", _verdict(found.peak, room)
-    step, total = _span(found.step_seconds), _span(found.total_seconds)
-    yield "time", f"{total} in all, {step} a step"
-    yield "disk", f"up to {size(found.disk_bytes)}, {size(facts.disk_free_bytes)} free"
+    yield "time", _time(bundle, facts, found)
+    free = "" if facts.disk_free_bytes is None else f", {size(facts.disk_free_bytes)} free"
+    yield "disk", f"up to {size(found.disk_bytes)}{free}"
+
+
+def _time(bundle: Bundle, facts: Facts, found: Estimate) -> str:
+    """From start to end, and of a step; why it is not known, where it is not."""
+    why = unknown(bundle, facts.base, facts.report, facts.hardware)
+    if found.step_seconds is None:
+        return f"not known: {why}"
+    step = f"{_span(found.step_seconds)} a step"
+    if why:
+        return f"{step}; in all not known: {why}"
+    return f"{_span(found.total_seconds)} in all, {step}"
 
 
 def _verdict(peak: Phase | None, room: Budget) -> str:
-    if peak is None or room.gib is None:
-        return UNKNOWN
+    if peak is None:
+        return "not known: nobody has counted a base of this shape at this size"
+    if room.gib is None:
+        return f"{peak.gib:.1f} GiB at its peak ({peak.name}); how much is free is not known"
     share = number(100 * peak.gib / room.gib if room.gib else None, ".0f", "%")
     words = {"fits": "fits", "tight": "tight", "no": "does not fit"}
     verdict = words[room.verdict(peak.gib) or "fits"]
@@ -132,12 +155,15 @@ def _span(span: Span | None) -> str:
 
 
 def _what_if(cells: Sequence[Cell]) -> Iterator[str]:
-    """Ranks downwards; across, batches below each kind of checkpointing."""
+    """Ranks downwards; across, batches below each kind of checkpointing. Nothing where no cell is
+    known."""
+    if all(cell.verdict is None for cell in cells):
+        return
     rows = [list(row) for _, row in groupby(cells, key=lambda cell: cell.rank)]
-    yield "What if: checkpointing and batch across, rank down; * is this bundle"
+    yield "What another rank (down), checkpointing or batch (across) would do; * is yours"
     kinds = [(kind, len(list(same))) for kind, same in groupby(rows[0], lambda c: c.checkpointing)]
-    yield _row("", [_kind(kind).ljust(6 * count - 1) for kind, count in kinds])
-    yield _row("rank", [f"b {cell.batch}".ljust(5) for cell in rows[0]])
+    yield _row("", [f"{_kind(kind)}, batch of".ljust(6 * count - 1) for kind, count in kinds])
+    yield _row("rank", [str(cell.batch).ljust(5) for cell in rows[0]])
     for row in rows:
         yield _row(str(row[0].rank), [_word(cell).ljust(5) for cell in row])
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lorakit.cli import streams
+from lorakit.cli.machine import believed
 from lorakit.errors import LorakitError
 from lorakit.hardware.detect import detect
 from lorakit.hardware.facts import Hardware
@@ -15,9 +16,10 @@ from lorakit.planner.presets import Preset, find, problems, shipped, user
 from lorakit.runs.words import clean, number
 
 
-def list_presets(as_json: bool) -> int:
-    """List the presets, a person's own first, and say which are not for this machine."""
-    found, hardware = [*user(), *shipped()], detect()
+def list_presets(as_json: bool, machine: Path | None) -> int:
+    """List the presets, a person's own first, and say which are not for this machine, or for the
+    one in a file."""
+    found, hardware = [*user(), *shipped()], believed(machine) or detect()
     if as_json:
         streams.out_json([_facts(preset, hardware) for preset in found])
     else:
@@ -82,7 +84,8 @@ def _table(found: list[Preset], hardware: Hardware) -> Iterator[str]:
     for preset in found:
         if not preset.unfit(hardware):
             memory = number(preset.min_memory_gib, ".3g", "GiB")
-            yield clean(f"{preset.name:<{width}}  {preset.title} (from {memory} free)")
+            least = f" (from {memory} free)" if preset.min_memory_gib else ""
+            yield clean(f"{preset.name:<{width}}  {preset.title}{least}")
     if others:
         yield ""
         yield clean(f"Not for this machine, {hardware.device}:")

@@ -13,8 +13,7 @@ def lacks(hardware: Hardware, precision: str) -> str:
     if precision == "bf16" and card.native_bf16 is False and card.capability:
         major, minor = card.capability
         return (
-            f"{card.name} (compute capability {major}.{minor}) has no native bf16; 8.0 and newer "
-            "have"
+            f"{card.name} (compute capability {major}.{minor}) has no native bf16, which needs 8.0"
         )
     if seen and seen.precisions and precision not in seen.precisions:
         return f"{card.name} computed it wrong or not at all when it was tried"

@@ -54,10 +54,8 @@ class Budget:
         """The budget in a sentence."""
         if self.gib is None:
             return "Nobody could tell how much memory is free."
-        parts = " and ".join(f"{part.gib:.2f} for {part.name}" for part in self.reserve)
-        return (
-            f"{self.gib:.1f} of {self.free_gib:.1f} GiB free may be used: {parts} stay in reserve."
-        )
+        parts = ", ".join(f"{part.gib:.2f} for {part.name}" for part in self.reserve)
+        return f"{self.gib:.1f} of {self.free_gib:.1f} GiB free may be used. Kept free: {parts}."
 
     def verdict(self, peak_gib: float | None) -> Verdict | None:
         """Whether a peak fits. `tight`: with less than 5 % of the budget left. None: unknown."""

@@ -259,7 +259,7 @@ def slow(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
 def prompts(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
     """There are prompts, and the text encoder reads them whole."""
     sample = bundle.sample
-    if not sample.prompts:
+    if not sample.prompts and room.can_draw(bundle, facts.base, facts.hardware):
         yield _warning(
             "sample.prompts",
             "No sample prompts: nothing is seen of the result before the end.",

@@ -7,7 +7,7 @@ On the CPU it is the program itself.
 from __future__ import annotations
 
 from lorakit.bundle.models import Bundle
-from lorakit.hardware.facts import Accelerator, Hardware
+from lorakit.hardware.facts import Hardware
 from lorakit.planner.estimate import Part, Phase
 
 CONTEXT_GIB = {7: 0.30, 8: 0.40, 9: 0.50, 10: 0.55, 12: 0.55}
@@ -36,7 +36,6 @@ for SDXL at 1024 x 1024, batch 1, at every rank."""
 
 ROCM = "ROCm (measured on a W7900)"
 
-
 PROGRAM = Part(name="program", gib=0.42)
 """Python, PyTorch and the libraries, as measured on Linux. Where the CPU trains they are in the
 same memory, and the trainer's share of RAM is told with them."""
@@ -49,18 +48,18 @@ NO_TENSORS = frozenset({"context", "allocator", "program"})
 def with_overheads(
     phases: tuple[Phase, ...], bundle: Bundle, hardware: Hardware
 ) -> tuple[Phase, ...]:
-    """The phases with what this machine's driver, libraries and allocator take in each."""
-    card = hardware.accelerator
+    """The phases with what this machine's driver, libraries and allocator take in each; on a CPU
+    the program itself."""
     return tuple(
-        Phase(
-            name=phase.name,
-            parts=(*phase.parts, *(_parts(phase, bundle, hardware, card) if card else (PROGRAM,))),
-        )
+        Phase(name=phase.name, parts=(*phase.parts, *_parts(phase, bundle, hardware)))
         for phase in phases
     )
 
 
-def _parts(phase: Phase, bundle: Bundle, hardware: Hardware, card: Accelerator) -> list[Part]:
+def _parts(phase: Phase, bundle: Bundle, hardware: Hardware) -> list[Part]:
+    card = hardware.accelerator
+    if card is None:
+        return [PROGRAM]
     major = card.capability[0] if card.capability else 0
     moving = sum(p.gib for p in phase.parts if p.name in ("gradients", "activations", "workspace"))
     slack = WINDOWS_SLACK if hardware.system.startswith("Windows") else SLACK

@@ -55,7 +55,8 @@ class PresetFile(Section):
     """A sentence or two."""
 
     extends: str = ""
-    """Name of a shipped preset: its settings, with those of this file over them."""
+    """Name of a shipped preset: its settings, with those of this file over them; and its [for],
+    where this file has none."""
 
     for_: Annotated[For, Field(alias="for")] = For()
 

@@ -112,19 +112,30 @@ def parse(text: str, where: str = "") -> Preset:
         },
         path=Path(where) if where else None,
     )
-    return preset.over(_extended(file.extends, where, text)) if file.extends else preset
+    if not file.extends:
+        return preset
+    below = _extended(file.extends, where, text)
+    if "for" not in data:
+        preset = copy_with(
+            preset,
+            family=below.family,
+            purpose=below.purpose,
+            min_memory_gib=below.min_memory_gib,
+            devices=below.devices,
+        )
+    return preset.over(below)
 
 
 def _extended(name: str, where: str, text: str) -> Preset:
-    """The shipped preset that another starts from. It must not start from one itself."""
+    """The shipped preset that another starts from."""
     path = _shipped_folder() / f"{name}.toml"
     known = sorted(p.stem for p in _shipped_folder().glob("*.toml"))
-    if name not in known or "extends" in syntax.load(syntax.read_text(path), str(path)):
+    if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         problem = Problem(
             where="extends",
             what=f"There is no shipped preset {name} to start from.",
-            fix=f"Did you mean {near[0]}?" if near and near[0] != name else "Name a standard one.",
+            fix=f"Did you mean {near[0]}?" if near else "lorakit presets lists them.",
             line=layout.places(text)[("extends",)].line,
         )
         raise BundleError([problem], where)

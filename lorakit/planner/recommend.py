@@ -19,7 +19,7 @@ from lorakit.families.base_model import BaseFacts
 from lorakit.hardware.facts import Hardware
 from lorakit.planner import room, search
 from lorakit.planner.backend import half, is_ampere, lacks, without_xformers
-from lorakit.planner.budget import Budget, budget
+from lorakit.planner.budget import budget
 from lorakit.planner.estimate import estimate
 from lorakit.planner.optimizers import USED
 from lorakit.planner.presets import Preset, merge
@@ -85,7 +85,10 @@ class _Draft:
         self.rejected: list[Rejected] = []
         self.held: frozenset[str] = frozenset()
         for key, value in own.items():
+            before, why = self.settings, self.reasons.get(key, "")
             self.put(key, value)
+            if why and self.settings == before:  # a person's own, and the preset's all the same
+                self.reasons[key] = why
         self.held = frozenset(own)
 
     def has(self, key: str) -> bool:
@@ -274,13 +277,20 @@ def _memory(
         return None
     ways = room.options(bundle, hardware, report, draft.held)
     found = search.candidates(bundle, base, hardware, allowed, ways)
-    chosen = search.best(found) or search.smallest(found)
+    chosen, reasons = search.best(found), {}
+    if chosen is None and room.PROMPTS not in draft.held:
+        quiet = room.undrawn(bundle, base, hardware, allowed, ways)
+        chosen, drawn = search.best(quiet), search.smallest(found)
+        if chosen and drawn:
+            why = f"none: drawing takes {drawn.gib:.1f} GiB, and {allowed.gib:.1f} may be used"
+            found, reasons = quiet, {room.PROMPTS: why}
+    chosen = chosen or search.smallest(found)
     if chosen is None:
         return None
     for key, value in chosen.changes.items():
         draft.put(key, value)
     told, rejected = explain(chosen, found, allowed)
-    for key, reason in told.items():
+    for key, reason in (reasons | told).items():
         if key not in draft.held:
             draft.put(key, draft.get(key), reason)
     draft.rejected += [r for r in rejected if r[0] not in draft.held]
@@ -288,7 +298,8 @@ def _memory(
         _options(draft, chosen.bundle.train.optimizer)
     if chosen.verdict != "no":
         return None
-    return _refusal(chosen.bundle, base, report, hardware, allowed)
+    least = chosen.bundle
+    return room.problem(least, base, report, hardware, estimate(least, base, report, hardware))
 
 
 def _options(draft: _Draft, optimizer: str) -> None:
@@ -296,16 +307,6 @@ def _options(draft: _Draft, optimizer: str) -> None:
     for option in draft.settings.get("train", {}).get("optimizer_options", {}).copy():
         if option not in USED[optimizer]:
             draft.drop(f"train.optimizer_options.{option}")
-
-
-def _refusal(
-    bundle: Bundle,
-    base: BaseFacts | None,
-    report: DatasetReport | None,
-    hardware: Hardware,
-    allowed: Budget,
-) -> Problem | None:
-    return room.problem(bundle, base, report, hardware, estimate(bundle, base, report, hardware))
 
 
 def _plural(noun: str, count: int) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 
 from lorakit.bundle.models import Bundle
 from lorakit.bundle.problems import Problem
@@ -16,6 +18,8 @@ from lorakit.planner.backend import half
 from lorakit.planner.budget import Budget, budget
 from lorakit.planner.estimate import Estimate, Part, Phase
 from lorakit.planner.memory import phases
+
+PROMPTS = "sample.prompts"
 
 RANKS = (64, 32, 16, 8, 4)
 
@@ -35,6 +39,33 @@ def options(
     )
 
 
+def undrawn(
+    bundle: Bundle,
+    base: BaseFacts | None,
+    hardware: Hardware,
+    allowed: Budget,
+    ways: search.Options,
+) -> list[search.Candidate]:
+    """All ways to train a bundle that draws no pictures, since decoding one may take more memory
+    than a step of training. Empty where it draws none as it is."""
+    if not bundle.sample.prompts:
+        return []
+    found = search.candidates(_drawing(bundle, ()), base, hardware, allowed, ways)
+    return [replace(c, changes={PROMPTS: [], **c.changes}) for c in found]
+
+
+def can_draw(bundle: Bundle, base: BaseFacts | None, hardware: Hardware) -> bool:
+    """Whether drawing a picture fits, as far as anybody knows."""
+    found = phases(_drawing(bundle, ("a picture",)), base, hardware) or ()
+    drawing = next((phase.gib for phase in found if phase.name == "sampling"), None)
+    return budget(hardware).verdict(drawing) != "no"
+
+
+def _drawing(bundle: Bundle, prompts: tuple[str, ...]) -> Bundle:
+    sample = bundle.sample.model_copy(update={"prompts": prompts})
+    return bundle.model_copy(update={"sample": sample})
+
+
 def problem(
     bundle: Bundle,
     base: BaseFacts | None,
@@ -48,9 +79,8 @@ def problem(
     verdict = allowed.verdict(predicted.peak_gib)
     if peak is None or verdict in (None, "fits"):
         return None
-    found = search.candidates(
-        bundle, base, hardware, allowed, options(bundle, hardware, report, frozenset())
-    )
+    ways = options(bundle, hardware, report, frozenset())
+    found = search.candidates(bundle, base, hardware, allowed, ways)
     others = [c for c in found if c.changes]
     way = search.nearest(others)
     if verdict == "tight":
@@ -58,23 +88,23 @@ def problem(
         return Problem(
             where=_where(easier),
             what=f"It will be tight: {_takes(peak)}. {allowed.words}",
-            fix=_settings(easier, bundle) if easier else "End other programs before you train.",
+            fix=_settings(easier) if easier else "End other programs before you train.",
             severity="warning",
         )
-    return Problem(
-        where=_where(way),
-        what=f"This does not fit: {_takes(peak)}. {allowed.words}",
-        fix=_settings(way, bundle) if way else _beyond(found, bundle, base, hardware, allowed),
-        code=ExitCode.OUT_OF_MEMORY,
-    )
+    what = f"This does not fit: {_takes(peak)}. {allowed.words}"
+    if way is None:
+        quiet = undrawn(bundle, base, hardware, allowed, ways)
+        way, found = search.nearest(quiet), quiet or found
+    fix = _settings(way) if way else _beyond(found, bundle, base, hardware, allowed, predicted)
+    return Problem(where=_where(way), what=what, fix=fix, code=ExitCode.OUT_OF_MEMORY)
 
 
 def _takes(peak: Phase) -> str:
     own = [part for part in peak.parts if not _is_surcharge(part)]
     most = max(own, key=lambda part: part.gib)
     return (
-        f"{peak.name} is predicted to take {peak.gib:.1f} GiB{surcharge(peak)}, most of it "
-        f"{most.name} ({most.gib:.1f})"
+        f"{peak.name} is predicted to take {peak.gib:.1f} GiB{surcharge(peak)}, "
+        f"{most.gib:.1f} of them {most.name}"
     )
 
 
@@ -92,10 +122,22 @@ def _where(way: search.Candidate | None) -> str:
     return next(iter(way.changes), search.CHECKPOINTING) if way else search.CHECKPOINTING
 
 
-def _settings(way: search.Candidate, bundle: Bundle) -> str:
+def _settings(way: search.Candidate) -> str:
     """The flags that lead from a bundle to one that fits."""
-    flags = " ".join(f"--set {key}={value}" for key, value in way.changes.items())
-    return f"{flags} takes {way.gib:.1f} GiB."
+    words = f"{_flags(way).lstrip()} takes {way.gib:.1f} GiB"
+    return f"{words}. {_LATER}" if PROMPTS in way.changes else f"{words}."
+
+
+_LATER = "No pictures are drawn then: lorakit sample draws some afterwards, where there is room."
+
+
+def _flags(way: search.Candidate) -> str:
+    return "".join(f" {_flag(key, value)}" for key, value in way.changes.items())
+
+
+def _flag(key: str, value: object) -> str:
+    """To be pasted into a shell, of which some take [] for a pattern of files."""
+    return f"--set {shlex.quote(f'{key}={value}')}"
 
 
 def _beyond(
@@ -104,12 +146,16 @@ def _beyond(
     base: BaseFacts | None,
     hardware: Hardware,
     allowed: Budget,
+    predicted: Estimate,
 ) -> str:
     """What would help where no setting that leaves the result alone does."""
     least = search.smallest(found)
     if least is None:  # the table does not hold this base
+        rest = max((p.gib for p in predicted.phases if p.name != "sampling"), default=None)
+        if rest is not None and allowed.verdict(rest) in ("fits", "tight"):
+            return f"{_flag(PROMPTS, [])} takes {rest:.1f} GiB. {_LATER}"
         return "Turn checkpointing on, lower train.batch_size, or lower dataset.resolution."
-    flags = "".join(f" --set {key}={value}" for key, value in least.changes.items())
+    flags = _flags(least)
     lead = f"The least that it can take is {least.gib:.1f} GiB{f':{flags}' if flags else ''}."
     return " ".join([lead, *_helps(least, base, hardware, allowed)])
 

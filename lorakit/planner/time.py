@@ -25,6 +25,20 @@ def step_seconds(bundle: Bundle, base: BaseFacts | None, hardware: Hardware) -> 
     return span(step, device, bundle.train.precision) if step and device else None
 
 
+def unknown(
+    bundle: Bundle, base: BaseFacts | None, report: DatasetReport | None, hardware: Hardware
+) -> str:
+    """Why time cannot be told, in words that end a sentence; empty: it can."""
+    device = device_of(hardware)
+    if step_of(bundle, base) is None:
+        return "nobody has counted the work of a base of this shape"
+    if device is None:
+        return f"nobody has measured how fast {hardware.device} is"
+    if bundle.train.precision not in device.speed.tflops:
+        return f"nobody has measured {hardware.device} in {bundle.train.precision}"
+    return "" if report else "the pictures could not be looked at"
+
+
 def step_of(bundle: Bundle, base: BaseFacts | None) -> Step | None:
     """What one step of a bundle is made of; None for a base whose UNet nobody has counted."""
     counted = _counted(bundle)

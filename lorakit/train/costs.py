@@ -37,6 +37,11 @@ ADAMW = Update(launches_a_tensor=0.5, bytes_a_weight=40)
 made in Python; it reads weight, gradient and two moments and writes all but the gradient, and the
 gradient's norm and clipping read it twice and write it once."""
 
+ADAFACTOR_BYTES = 44
+"""For a weight. Its forty operations go over one tensor after another, each small enough to stay
+in the cache meanwhile: memory sees weight, gradient, a copy and the change come and go once each,
+and clipping as in `ADAMW`. Measured on a CPU from rank 64 to 256: 31 to 41."""
+
 
 def passes(model: Model, batch: Batch) -> tuple[Work, Work]:
     """Forward and backward pass of a batch, as `step` does them; gradients are left behind."""
@@ -145,7 +150,7 @@ def vae(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def adafactor() -> Update:
-    """Counted on weights of the shapes that an adapter has."""
+    """Its launches are counted, on weights of the shapes that an adapter has."""
     with torch.device("meta"):
         shapes = ((16, 640), (640, 16))
         weights = [torch.nn.Parameter(torch.empty(s)) for s in shapes for _ in range(4)]
@@ -157,11 +162,9 @@ def adafactor() -> Update:
         optim.update(rule, torch.empty((), device="meta"))
 
     once()  # the first one makes its state
-    work = count(once)
-    clipping = 12  # as in ADAMW
     return Update(
-        launches_a_tensor=round(work.launches / len(weights), 1),
-        bytes_a_weight=round(work.bytes / sum(w.numel() for w in weights), 1) + clipping,
+        launches_a_tensor=round(count(once).launches / len(weights), 1),
+        bytes_a_weight=ADAFACTOR_BYTES,
     )
 
 

@@ -144,9 +144,10 @@ def suitable(answers: Answers, known: Known, presets: Sequence[Preset]) -> list[
 _PLAIN = Preset(name="defaults", title="What lorakit does without a preset")
 
 
-def _distance(preset: Preset, model: str, known: Known) -> tuple[bool, float, bool, float]:
-    """Other base, how far its resolution is from the base's, other machine; then the one made for
-    the most memory, or for the least where nobody could tell how much is free."""
+def _distance(preset: Preset, model: str, known: Known) -> tuple[bool, bool, bool, float, float]:
+    """Other base, more than twice or less than half the base's resolution, other machine, how far
+    its resolution is; then the one made for the most memory, or for the least where nobody could
+    tell how much is free."""
     settings = preset.settings
     far = 0.0
     wanted = settings.get("dataset", {}).get("resolution")
@@ -155,7 +156,7 @@ def _distance(preset: Preset, model: str, known: Known) -> tuple[bool, float, bo
     unfit = bool(known.hardware and preset.unfit(known.hardware))
     told = known.hardware is not None and budget(known.hardware).free_gib is not None
     size = preset.min_memory_gib * (-1 if told and not unfit else 1)
-    return settings.get("base", {}).get("model") != model, far, unfit, size
+    return settings.get("base", {}).get("model") != model, far > 1, unfit, far, size
 
 
 def _base(answers: Answers, known: Known, preset: Mapping[str, Any]) -> dict[str, Any]:

@@ -255,6 +255,15 @@ def test_presets_are_listed_and_shown(lorakit: Command) -> None:
     assert "lorakit: error: There is no preset" in ended.stderr
 
 
+def test_presets_are_listed_for_a_machine_in_a_file(lorakit: Command) -> None:
+    file = Path(__file__).parents[1] / "data" / "hardware" / "rtx3060.toml"
+    for words in (("presets",), ("presets", "list")):
+        fit, _, others = lorakit(*words, "--hardware", file).stdout.partition("\nNot for this")
+        assert "sdxl-8gib " in fit
+        assert "sdxl-24gib " in others
+        assert "NVIDIA GeForce RTX 3060" in others
+
+
 def test_presets_that_are_not_for_this_machine_say_why(lorakit: Command) -> None:
     env = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
     fit, _, others = lorakit("presets", env=env).stdout.partition("\nNot for this machine, CPU")

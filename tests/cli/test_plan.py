@@ -46,7 +46,8 @@ def test_a_plan_has_parts_a_verdict_and_what_else_would_fit(
     lines = ended.stdout.splitlines()
     assert lines[0] == f"{name} on NVIDIA GeForce RTX 4090"
     assert "of 22.9 GiB free may be used" in ended.stdout
-    for part in ("training", "  base weights", "  activations", "  optimizer"):
+    large = () if name == "pico" else ("  base weights", "  activations", "  optimizer")
+    for part in ("training", "  context", *large):
         assert any(line.startswith(part) and "GiB" in line for line in lines), part
     assert any(line.startswith("memory  fits: ") and "% " not in line[-2:] for line in lines)
     assert sum(line.count("*") for line in lines) == 2  # one explains the other
@@ -113,4 +114,19 @@ def test_a_plan_of_what_is_no_bundle(bundle: Path, lorakit: Command) -> None:
 def test_a_base_that_is_not_there_is_told_beside_the_plan(bundle: Path, lorakit: Command) -> None:
     ended = lorakit("plan", bundle, "--set", "base.model=/no/such/base")
     assert "The base model /no/such/base is neither" in ended.stderr
-    assert "What if" in ended.stdout
+    assert "another rank" in ended.stdout
+
+
+def test_a_plan_says_all_that_check_does(of: Callable[[str], Path], lorakit: Command) -> None:
+    """And in words why a time is not known: a T4 has no bf16, and nobody measured it in it."""
+    words = ("--hardware", MACHINES / "t4.toml", "--set", "train.precision=bf16")
+    ended, checked = (lorakit(verb, of("sd1"), *words) for verb in ("plan", "check"))
+    assert "Tesla T4 (compute capability 7.5) has no native bf16" in ended.stderr
+    assert ended.stderr == checked.stderr
+    assert "time    not known: nobody has measured Tesla T4 in bf16" in ended.stdout
+
+
+def test_next_to_nothing_has_no_line(of: Callable[[str], Path], lorakit: Command) -> None:
+    ended = lorakit("plan", of("pico"), "--hardware", MACHINES / "cpu-only.toml")
+    assert "  program" in ended.stdout
+    assert " 0.00 GiB" not in ended.stdout

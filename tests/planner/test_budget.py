@@ -21,7 +21,7 @@ def on_card(free: float | None = 10.0, system: str = "Linux", **more: Any) -> Bu
 def test_a_card_keeps_a_little_for_other_programs() -> None:
     assert on_card().gib == 9.75
     assert on_card().words == (
-        "9.8 of 10.0 GiB free may be used: 0.25 for other programs stay in reserve."
+        "9.8 of 10.0 GiB free may be used. Kept free: 0.25 for other programs."
     )
 
 

@@ -264,7 +264,7 @@ ROOM = budget(SOUND.hardware)
 def test_a_peak_over_the_budget_says_what_to_change() -> None:
     facts = replace(KNOWN, estimate=of(30.0), report=report(*[(512, 512)] * 40))
     found = problems(facts, train={"batch_size": 8})
-    error = only(found, "error", found[0].where, "30.0 GiB, most of it activations .22.5.")
+    error = only(found, "error", found[0].where, "30.0 GiB, 22.5 of them activations.")
     assert error.code == ExitCode.OUT_OF_MEMORY
     assert ROOM.words in error.what
     assert re.match(r"--set [a-z]+\.[a-z_]+=\w+.* takes \d+\.\d GiB\.$", error.fix)

@@ -114,7 +114,8 @@ def test_pico_takes_little_on_the_cpu_and_no_driver() -> None:
         found = memory.phases(bundle, base, machine("cpu-only"))
         assert found is not None
         assert {phase.name for phase in found} == {"caching", "training", "sampling"}
-        assert max(phase.gib for phase in found) < 0.1 + overheads.PROGRAM.gib
+        assert max(phase.gib - gib(phase, "program") for phase in found) < 0.1
+        assert all(gib(phase, "program") > 0.3 for phase in found)
         assert not any(gib(phase, "context") for phase in found)
 
 

@@ -10,6 +10,7 @@ from lorakit.bundle.problems import BundleError
 from lorakit.bundle.read import build
 from lorakit.bundle.schema import find as find_field
 from lorakit.errors import LorakitError
+from lorakit.families.base_model import usual
 from lorakit.hardware.facts import Accelerator, Hardware, TorchBuild
 from lorakit.planner import presets
 from lorakit.planner.budget import budget
@@ -76,13 +77,18 @@ def test_a_rung_fits_the_card_it_is_made_for(family: str, gib: int) -> None:
         torch=TorchBuild(version="2", cuda="12.8"),
         accelerators=(Accelerator(kind="cuda", name="Card", memory_free_gib=free),),
     )
-    peak = estimate(build(merge(PICTURES, rung.settings)), None, None, machine).peak_gib
-    verdict = budget(machine).verdict(peak)
-    if (family, gib) == ("sdxl", 6):  # at the edge: it is the least there is, or it is refused
-        refusal = recommend(machine, None, None, rung).refusal
-        assert verdict != "no" or (refusal and "does not fit" in refusal.what)
-    else:
-        assert verdict in ("fits", "tight")
+    drawing = preset_with(rung, sample={"prompts": ["a dog"]})
+    facts = replace(usual(family), model="owner/name")
+    found = recommend(machine, None, facts, drawing)
+    bundle = build(merge(PICTURES, found.settings))
+    peak = estimate(bundle, facts, None, machine).peak_gib
+    assert budget(machine).verdict(peak) in ("fits", "tight")
+    assert found.refusal is None
+    assert bool(bundle.sample.prompts) == ((family, gib) not in (("sdxl", 6), ("sdxl", 8)))
+
+
+def preset_with(preset: Preset, **tables: dict[str, object]) -> Preset:
+    return replace(preset, settings=merge(preset.settings, tables))
 
 
 @pytest.mark.parametrize("preset", shipped(), ids=lambda p: p.name)
@@ -116,12 +122,22 @@ def test_a_preset_that_extends_another_has_its_settings_and_reasons() -> None:
     assert parse(rung.text) == replace(rung, path=None)
 
 
+def test_any_shipped_preset_can_be_extended() -> None:
+    """One that extends another itself, too; it is then for the same machines."""
+    rung = find("sdxl-24gib")
+    mine = parse(MINE.replace("[train]", 'extends = "sdxl-24gib"\n[train]'))
+    assert mine.settings == merge(rung.settings, {"train": {"steps": 9}})
+    assert mine.reasons["train.steps"] == "because"
+    assert (mine.family, mine.min_memory_gib, mine.devices) == ("sdxl", 21.6, ("cuda",))
+    anywhere = parse(MINE + '[for]\nfamily = "sdxl"\n')
+    assert (anywhere.min_memory_gib, anywhere.devices) == (0.0, ())
+
+
 @pytest.mark.parametrize(
     ("name", "fix"),
     [
         ("sdxl-standart", "mean sdxl-standard?"),
-        ("sdxl-24gib", "a standard one"),
-        ("zz", "standard"),
+        ("zz", "lorakit presets lists them."),
     ],
 )
 def test_what_cannot_be_extended(name: str, fix: str) -> None:

@@ -9,6 +9,7 @@ from unittest.mock import ANY
 import pytest
 
 from lorakit.bundle.models import Bundle
+from lorakit.bundle.problems import Problem
 from lorakit.bundle.read import build, parse
 from lorakit.bundle.schema import find as find_field
 from lorakit.bundle.write import dump
@@ -19,7 +20,9 @@ from lorakit.families.base_model import BaseFacts, usual
 from lorakit.hardware.facts import Accelerator, Hardware, Probe, Process, TorchBuild, Tried
 from lorakit.hardware.files import load
 from lorakit.planner.budget import budget
+from lorakit.planner.check import check
 from lorakit.planner.estimate import estimate
+from lorakit.planner.facts import Facts
 from lorakit.planner.presets import Preset, find, merge, shipped
 from lorakit.planner.recommend import Recommendation, recommend
 
@@ -247,7 +250,7 @@ def test_where_nothing_fits_the_least_is_named_and_what_would_help() -> None:
     found = recommend(small, None, usual("sdxl", "a/b"), preset(**XL))
     assert found.refusal is not None
     assert found.refusal.code == ExitCode.OUT_OF_MEMORY
-    assert "3.0 of 3.2 GiB free may be used: 0.25 for other programs" in found.refusal.what
+    assert "3.0 of 3.2 GiB free may be used. Kept free: 0.25 for" in found.refusal.what
     assert re.search(r"The least that it can take is \d+\.\d GiB", found.refusal.fix)
     assert "Stable Diffusion 1.x" in found.refusal.fix
 
@@ -355,3 +358,78 @@ def test_prompts_are_captions_where_the_preset_has_none() -> None:
     assert prompts(pictures(4, caption="a dog")) == ["a dog"]
     assert prompts(pictures(4, caption="")) is None
     assert prompts(pictures(4), sample={"prompts": ["mine"]}) == ["mine"]
+
+
+def test_where_drawing_does_not_fit_and_training_does_none_are_drawn() -> None:
+    """A card of 8 GiB without bf16: SDXL trains in 6 GiB, and its VAE in fp32 takes 9."""
+    hardware, facts = card((7, 5), free=7.7), named("sdxl")
+    found = recommend(hardware, pictures(20), facts, find("sdxl-8gib"))
+    made = whole(found)
+    assert found.refusal is None
+    assert made.sample.prompts == ()
+    assert re.match(
+        r"none: drawing takes 8\.\d GiB, and 7\.\d may", found.reasons["sample.prompts"]
+    )
+    assert not said_of_memory(made, hardware, facts)
+
+    drawn = made.model_copy(update={"sample": made.sample.model_copy(update={"prompts": ("a",)})})
+    [problem] = [p for p in problems(drawn, hardware, facts) if p.severity == "error"]
+    assert (problem.where, problem.code) == ("sample.prompts", ExitCode.OUT_OF_MEMORY)
+    assert problem.fix.startswith("--set 'sample.prompts=[]' takes ")
+
+    held = recommend(hardware, pictures(20), facts, find("sdxl-8gib"), {"sample.prompts": ["a"]})
+    assert held.settings["sample"]["prompts"] == ["a"]
+    assert held.refusal is not None
+    assert "--set 'sample.prompts=[]'" in held.refusal.fix
+
+
+def test_no_prompt_is_asked_for_where_no_picture_can_be_drawn() -> None:
+    """Whether training fits or not."""
+    facts, small = named("sdxl"), card((7, 5), free=7.7)
+    silent = whole(recommend(small, None, facts, find("sdxl-8gib")))
+    for checkpointing in ("none", "full"):
+        memory = silent.memory.model_copy(update={"checkpointing": checkpointing})
+        made = silent.model_copy(update={"memory": memory})
+        assert not [p for p in problems(made, small, facts) if p.where == "sample.prompts"]
+        large = problems(made, card((7, 5), free=20.0), facts)
+        assert "No sample prompts" in next(p.what for p in large if p.where == "sample.prompts")
+
+
+def test_a_persons_own_value_that_is_the_presets_keeps_its_reason() -> None:
+    chosen = find("sdxl-standard")
+    own = {"adapter.rank": 16, "train.steps": 900}
+    found = recommend(card((8, 9)), None, named("sdxl"), chosen, own)
+    assert found.reasons["adapter.rank"] == chosen.reasons["adapter.rank"]
+    assert "train.steps" not in found.reasons
+
+
+def test_what_is_largest_is_not_called_most() -> None:
+    """5.3 of 10.9 GiB are less than half of it."""
+    made = build(merge(PICTURES, find("sdxl-16gib").settings))
+    [problem] = [
+        p for p in problems(made, card((8, 9), free=8.0), named("sdxl")) if p.severity == "error"
+    ]
+    assert re.search(r"take 10\.\d GiB, 5\.\d of them activations\.", problem.what)
+
+
+def problems(bundle: Bundle, hardware: Hardware, base: BaseFacts) -> list[Problem]:
+    return check(bundle, Facts(hardware=hardware, base=base))
+
+
+def said_of_memory(bundle: Bundle, hardware: Hardware, base: BaseFacts) -> list[Problem]:
+    """What is said of memory and of samples."""
+    return [p for p in problems(bundle, hardware, base) if p.where.startswith(("memory", "sample"))]
+
+
+def test_the_search_counts_all_that_the_estimate_does() -> None:
+    """The program too, where the CPU trains: what is recommended there fits, and says by how much
+    as the estimate does."""
+    hardware = Hardware(cpu_threads=8, ram_total_gib=16.0, ram_free_gib=8.0)
+    found = recommend(hardware, pictures(20), named("sd1"), find("sd1-standard"))
+    told = estimate(whole(found), named("sd1"), None, hardware)
+    assert budget(hardware).verdict(told.peak_gib) == "fits"
+    assert f"{told.peak_gib:.1f} of the" in found.reasons["memory.checkpointing"]
+
+
+def named(family: str) -> BaseFacts:
+    return replace(usual(family), model="owner/name")

@@ -294,6 +294,20 @@ def test_pico_on_a_cpu_takes_well_below_a_second() -> None:
     assert 0.01 < span.middle < 1
 
 
+def test_adafactor_at_a_high_rank_is_as_fast_as_was_measured() -> None:
+    """pico, all linear layers, rank 256, on one thread: 123 ms a step."""
+    wanted = bundle(
+        base={"family": "sd1", "model": "pico"},
+        dataset={"resolution": 64},
+        adapter={"rank": 256, "targets": "linear"},
+        train={"precision": "fp32", "optimizer": "adafactor"},
+    )
+    speed = Speed(tflops={"fp32": 0.17}, bandwidth_gb_s=28, launch_us=8.4)
+    span = step_seconds(wanted, inspect(wanted.base, Path()), dataclasses.replace(CPU, speed=speed))
+    assert span is not None
+    assert span.middle == pytest.approx(0.123, rel=0.25)
+
+
 def test_the_program_is_in_the_memory_of_a_cpu_alone() -> None:
     def names(machine: Hardware) -> set[str]:
         made = estimate(bundle(train={"precision": "fp32"}), usual("sd1"), None, machine)

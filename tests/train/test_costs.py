@@ -86,6 +86,8 @@ def test_the_shipped_table_holds_for_the_real_step(
 def test_adafactor_launches_far_more_than_adamw() -> None:
     assert adafactor() == update("adafactor")
     assert update("adafactor").launches_a_tensor > 20 * update("adamw").launches_a_tensor
+    # What its many operations read again is in the cache, for a tensor of an adapter is small.
+    assert update("adafactor").bytes_a_weight < 1.2 * update("adamw").bytes_a_weight
 
 
 def test_every_family_target_and_precision_is_in_the_table() -> None:

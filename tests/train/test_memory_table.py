@@ -40,7 +40,9 @@ def from_table(bundle: Bundle, kernel: str, monkeypatch: pytest.MonkeyPatch) -> 
     base = None if bundle.base.model == PICO else usual(bundle.base.family)
     found = planned.phases(bundle, base, Hardware())
     assert found is not None
-    return {phase.name: (phase.gib - PROGRAM.gib) * planned.GIB for phase in found}
+    return {
+        phase.name: sum(p.gib for p in phase.parts if p != PROGRAM) * planned.GIB for phase in found
+    }
 
 
 def from_dry_run(bundle: Bundle, kernel: Any) -> dict[str, float]:

@@ -9,8 +9,10 @@ from driven import ANSWERS, Drive, Driven
 from textual.events import Paste
 from textual.widgets import Input
 
+from lorakit.families.base_model import usual
 from lorakit.tui.app import SCREENS
 from lorakit.tui.words import cells, plain
+from lorakit.wizard import settings
 from lorakit.wizard.answers import Answers, Folder
 from lorakit.wizard.steps import STEPS
 
@@ -80,6 +82,24 @@ def test_it_starts_in_a_small_terminal_too(drive: Drive) -> None:
         assert it.step == "1 Machine"
 
     drive(script, size=(40, 10))
+
+
+def test_the_whole_reason_of_a_setting_is_to_be_read_at_80x24(drive: Drive) -> None:
+    """Though its column is narrow, and what the setting does takes three lines."""
+    model = "stabilityai/stable-diffusion-xl-base-1.0"
+
+    async def script(it: Driven) -> None:
+        state = it.app.state.answering(Answers(base=model))
+        state = state.knowing(base=usual("sdxl", model), hardware=place.machine("rtx3060"))
+        await it.app.switch_screen(SCREENS["settings"](state))
+        await it.settle()
+        await it.press(*["down"] * settings.FIRST.index("memory.checkpointing"), "down", "down")
+        about = " ".join(" ".join(it.text.splitlines()[-8:]).split())
+        reason = state.proposal.reasons["memory.checkpointing"]
+        assert f"{reason[0].upper()}{reason[1:]}. You can choose: none, full" in about
+        assert "Why not none: it takes" in about
+
+    drive(script)
 
 
 @pytest.mark.parametrize("step", STEP_NAMES)

@@ -158,6 +158,28 @@ def test_the_preset_follows_base_and_machine(tmp_path: Path) -> None:
     assert unknown.proposal.preset.name == "sd1-standard"
 
 
+def test_a_card_of_6_gib_gets_the_preset_that_is_made_for_it(tmp_path: Path) -> None:
+    """Though its pictures are smaller than the base's; and where no picture can be drawn on the
+    way, the row of prompts says why."""
+    model = "stabilityai/stable-diffusion-xl-base-1.0"
+    t4 = place.machine("t4")
+    small = replace(t4, accelerators=(replace(t4.accelerators[0], memory_free_gib=5.9),))
+    state = begin(tmp_path, Answers(base=model))
+    state = state.knowing(base=usual("sdxl", model), hardware=small)
+    assert state.proposal.preset.name == "sdxl-6gib"
+    assert row(state, "dataset.resolution").value == "512"
+    large = state.knowing(hardware=place.machine("rtx4060-laptop"))
+    assert large.proposal.preset.name == "sdxl-8gib"
+
+    prompted = replace(find("sdxl-6gib"), settings=PROMPTED)
+    state = replace(state, presets=(prompted,))
+    assert state.proposal.recommends("sample.prompts") == ()
+    assert row(state, "sample.prompts[0]").why.startswith("none: drawing takes ")
+
+
+PROMPTED = {**find("sdxl-6gib").settings, "sample": {"prompts": ["a dog"]}}
+
+
 def test_a_goal_is_laid_over_the_standard_of_the_family(tmp_path: Path) -> None:
     model = "stabilityai/stable-diffusion-xl-base-1.0"
     state = begin(tmp_path, Answers(base=model, preset="style"))

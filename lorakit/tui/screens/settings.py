@@ -115,9 +115,10 @@ class SettingsScreen(StepScreen):
         row = self._rows.get(key)
         text = ""
         if row:
-            allowed = f"You can choose: {row.allowed}. " if row.allowed else ""
-            why = f"{row.why[0].upper()}{row.why[1:]}." if row.why else ""
-            text = f"{row.doc}\n{allowed}{why}"
+            why = f"{row.why[0].upper()}{row.why[1:]}. " if row.why else ""
+            allowed = f"You can choose: {row.allowed}." if row.allowed else ""
+            # The reason first: its column is too narrow for it, and four lines hold no more.
+            text = f"{why}{allowed}\n{row.doc}".strip()
         self.query_one("#about", Static).update(plain(text))
 
     @on(OptionList.OptionHighlighted)
@@ -207,5 +208,5 @@ def _line(row: Row, section: str, width: int) -> str:
     left = cells(section, SECTION) + cells(row.label, LABEL - 1) + " "
     rest = width - SECTION - LABEL
     if row.key.startswith(settings.PROMPTS):
-        return left + cells(row.value, rest)
+        return left + cells(row.value or row.why, rest)
     return left + cells(row.value, VALUE - 1) + " " + cells(row.why, rest - VALUE)
