@@ -11,6 +11,7 @@ from pathlib import Path
 from lorakit.bundle.problems import Problem
 from lorakit.cli import streams
 from lorakit.cli.examined import examine
+from lorakit.cli.hardware import probed
 from lorakit.cli.machine import believed
 from lorakit.doctor import machine as of_machine
 from lorakit.doctor import surroundings
@@ -60,11 +61,7 @@ def here(
 
     hardware = detect()
     if probe and hardware.torch is not None:
-        from lorakit.hardware.merge import merged
-        from lorakit.hardware.probe import probe as try_torch
-
-        streams.err("trying PyTorch, which takes some seconds ...")
-        hardware = merged(hardware, try_torch(), environ)
+        hardware = probed(hardware)
     found = gather(runs_root(runs), environ)
     return hardware, [
         *surroundings.before(found),

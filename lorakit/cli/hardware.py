@@ -35,7 +35,7 @@ def hardware(
         if given is not None:
             streams.err("nothing was tried: the machine of a file is not this one")
         elif found.torch is not None:
-            found = _probed(found, compile_too)
+            found = probed(found, compile_too)
     if save is not None:
         _save(found, save)
     if as_json:
@@ -48,7 +48,8 @@ def hardware(
     return 0
 
 
-def _probed(found: Hardware, compile_too: bool) -> Hardware:
+def probed(found: Hardware, compile_too: bool = False) -> Hardware:
+    """This machine with what PyTorch says of it; how fast it is, later commands remember."""
     from lorakit.hardware.merge import merged
     from lorakit.hardware.probe import probe
     from lorakit.hardware.speed import remember

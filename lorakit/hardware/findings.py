@@ -202,7 +202,9 @@ def _numbering(hardware: Hardware, environ: Mapping[str, str]) -> Iterator[Probl
         or environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
     ):
         return
-    shown = ", ".join(a.name for a in cards if a.visible) or "no card"
+    shown = ", ".join(a.name for a in cards if a.visible)
+    if not shown:
+        return  # which is told in other words
     yield _warning(
         f"CUDA_VISIBLE_DEVICES={setting} counts cards as CUDA does, fastest first, and nvidia-smi "
         f"counts them by their place on the bus. It is taken to mean {shown}.",

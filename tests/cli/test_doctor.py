@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from lorakit.hardware.detect import detect
+from lorakit.hardware.speed import recalled
+
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 MACHINES = Path(__file__).parents[1] / "data" / "hardware"
 
@@ -39,6 +42,7 @@ def test_pytorch_is_tried_in_a_process_of_its_own(lorakit: Command) -> None:
     (line,) = [c for c in told["checks"] if c["name"] == "precision"]
     assert "fp32" in line["what"]
     assert "trying PyTorch" in ended.stderr
+    assert recalled(detect()).speed is not None  # from here on, times are of this machine
 
 
 def test_json_is_json_and_nothing_else(lorakit: Command) -> None:

@@ -116,6 +116,7 @@ def test_a_choice_that_hides_every_card_by_a_slip_is_said(setting: str) -> None:
     slips = [f for f in found.findings if f"{setting} leaves no card in sight" in f.what]
     assert [s.severity for s in slips] == ["warning"]
     assert GTX_1080_TI["UUID"] in slips[0].fix
+    assert not any("fastest first" in f.what for f in found.findings)
 
 
 @pytest.mark.parametrize("setting", ["", "-1", "none", "NoDevFiles", "1,-1"])
