@@ -68,13 +68,18 @@ class Fit:
     """Share of the rate of a large matrix product that a UNet reaches."""
     move: float
     """Share of the bandwidth of a large copy that its operations reach."""
+    update_move: float
+    """The same of the optimizer's."""
 
 
-CPU = Fit(forward=2.8, backward=2.0, recomputed=9.0, update=0.6, compute=1.0, move=0.19)
+CPU = Fit(forward=2.8, backward=2.0, recomputed=9.0, update=0.6, compute=1.0, move=0.19,
+          update_move=0.4)  # fmt: skip
 """Fitted to steps of small and large UNets on one thread of a Xeon with PyTorch 2.13; see
-examples/benchmarks/time.py. Elementwise operations compute more than they move."""
+examples/benchmarks/time.py. Elementwise operations compute more than they move; an optimizer is
+one kernel, or works on tensors that stay in the cache."""
 
-CARD = Fit(forward=2.8, backward=2.0, recomputed=4.0, update=0.6, compute=0.65, move=0.85)
+CARD = Fit(forward=2.8, backward=2.0, recomputed=4.0, update=0.6, compute=0.65, move=0.85,
+           update_move=0.85)  # fmt: skip
 """The host is the same; what recomputing costs, and how a card works through a UNet, is taken from
 published ratios: 1.7 to 1.8 for checkpointing at batch 1, and the gain of larger batches."""
 
@@ -105,7 +110,8 @@ def parts(step: Step, device: Device, precision: str) -> tuple[float, float] | N
     )
     work = step.forward + step.backward + step.recomputed + step.update
     computing = work.flops / (speed.tflops[precision] * 1e12 * fit.compute)
-    moving = work.bytes / (speed.bandwidth_gb_s * 1e9 * fit.move)
+    passes, update = work.bytes - step.update.bytes, step.update.bytes
+    moving = (passes / fit.move + update / fit.update_move) / (speed.bandwidth_gb_s * 1e9)
     return launches * speed.launch_us / 1e6, computing + moving
 
 
