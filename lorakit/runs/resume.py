@@ -88,7 +88,8 @@ def _bends(difference: Difference, wanted: Bundle) -> bool:
     """Whether the rest of the run is another than that of a run which had it from the start."""
     if difference.what == "train.steps":
         return wanted.train.schedule in ("linear", "cosine")  # which count from the last step
-    return bool(BY_NAME.fullmatch(difference.what)) or difference.what.startswith("memory.")
+    # Blocks that recompute give the same bits.
+    return bool(BY_NAME.fullmatch(difference.what)) or difference.what == "memory.attention"
 
 
 def _value(bundle: Bundle, key: str) -> Any:

@@ -407,3 +407,26 @@ def test_a_learning_rate_that_is_changed_on_the_way(bundle: Bundle, tmp_path: Pa
     state = json.loads((run.path / "checkpoints" / "step-000004" / "state.json").read_text())
     assert state["scaler"]["scale"] > 0
     assert not promise(lock, then, [])[0]
+
+
+def test_blocks_that_recompute_from_the_middle_on_change_nothing(
+    bundle: Bundle, tmp_path: Path
+) -> None:
+    """As after a memory that was full: the rest is a straight run's, and so is the promise."""
+    run = Run(tmp_path / "run")
+    train = {"steps": 3, "schedule": "constant"}
+    straight = changed(bundle, train=train, sample={"prompts": []}, save={"every": 2})
+    alone = tmp_path / "straight"
+    finished = trained(straight, alone, watched(alone))
+    short = changed(straight, train={"steps": 2})
+    log = watched(run.path)
+    write(run.bundle, short)
+    trained(short, run.path, log)
+    settings = ["memory.checkpointing=full", "train.steps=3"]
+    said = adopt(run, parse(run.bundle.read_text(), settings), settings, 2)
+    assert not any("straight run" in line for line in said)
+    assert trained(read(run.bundle), run.path, watched(run.path)).digest == finished.digest
+    lock = read(run.bundle).lock
+    assert lock is not None
+    assert lock.changed == ()
+    assert lock.determinism == "bytes"
