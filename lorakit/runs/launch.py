@@ -53,22 +53,43 @@ def launch(run: Run, estimate: Estimate | None = None) -> subprocess.Popen[bytes
     Its output goes to `train.log`, its environment is ours, with the card to train on where there
     are several. What earlier processes of the run have said no longer holds from here on. What the
     estimate predicts is written for viewers to show beside what is measured. Raises LorakitError
-    where the run is already being trained.
+    where the run is already being trained, and where its directory cannot be written.
     """
     refuse_running(run)
     machine = detect()
-    command = [*WORKER, str(run.path)]
-    with (run.path / LOCK).open("ab") as lock, run.log.open("ab") as log:
-        _take(lock, run)
-        for stale in run.control.glob("*"):
-            with contextlib.suppress(OSError):
-                stale.unlink()
-        with contextlib.closing(Log(run.events)) as events:
-            events.append(Doing(phase="starting"))
-            if estimate is not None:
-                events.append(predicted(estimate))
-        process = subprocess.Popen(
-            command,
+    try:
+        with (run.path / LOCK).open("ab") as lock:
+            _take(lock, run)
+            process = _begin(run, machine, estimate, lock)
+        try:
+            _introduce(run, machine, process)
+        except OSError:
+            process.kill()  # nobody could tell that it lives
+            process.wait()
+            raise
+    except OSError as error:
+        raise LorakitError(
+            f"The trainer of {run.name} cannot be started: {error.strerror or error}.",
+            f"Is there room in {run.path}, and may you write there?",
+            ExitCode.DATA,
+        ) from error
+    return process
+
+
+def _begin(
+    run: Run, machine: Hardware, estimate: Estimate | None, lock: IO[bytes]
+) -> subprocess.Popen[bytes]:
+    """The trainer's process, which holds the lock until it is gone, however it goes."""
+    for stale in run.control.glob("*"):
+        with contextlib.suppress(OSError):
+            stale.unlink()
+    with contextlib.closing(Log(run.events)) as events:
+        events.append(Doing(phase="starting"))
+        if estimate is not None:
+            events.append(predicted(estimate))
+    with run.log.open("ab") as log:
+        return subprocess.Popen(
+            [*WORKER, str(run.path)],
             cwd=run.path,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -76,8 +97,12 @@ def launch(run: Run, estimate: Estimate | None = None) -> subprocess.Popen[bytes
             env=environment(machine),
             start_new_session=True,
             close_fds=True,
-            pass_fds=(lock.fileno(),),  # held until the trainer is gone, however it goes
+            pass_fds=(lock.fileno(),),
         )
+
+
+def _introduce(run: Run, machine: Hardware, process: subprocess.Popen[bytes]) -> None:
+    """Write who trains the run, and on what, into `run.json`."""
     identity = identify(process.pid)
     facts = {
         **(dataclasses.asdict(identity) if identity else {"host": socket.gethostname()}),
@@ -85,12 +110,11 @@ def launch(run: Run, estimate: Estimate | None = None) -> subprocess.Popen[bytes
         "time": time.time(),
         "lorakit": __version__,
         "python": platform.python_version(),
-        "argv": command,
+        "argv": process.args,
         "device": machine.device,
         "card": machine.accelerator.uuid if machine.accelerator else "",
     }
     durable.write(run.path / "run.json", f"{json.dumps(facts, indent=2)}\n".encode())
-    return process
 
 
 def environment(machine: Hardware | None = None) -> dict[str, str]:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from lorakit import __version__
@@ -124,6 +125,27 @@ def test_a_request_from_before_the_start_does_not_stop_the_next_process(
     monkeypatch.setenv("STAND_IN", "train 5")
     assert launch.launch(run).wait(20) == 0
     assert run.status() == "done"
+
+
+@pytest.mark.parametrize("name", ["train.log", "events.jsonl", "run.json", launch.LOCK])
+def test_a_directory_that_cannot_be_written_starts_nothing(
+    run: Run, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STAND_IN", "wait")
+    (run.path / name).unlink(missing_ok=True)
+    (run.path / name).mkdir()
+    with pytest.raises(LorakitError, match="cannot be started: Is a directory") as error:
+        launch.launch(run)
+    assert str(run.path) in error.value.hint
+    assert error.value.code == ExitCode.DATA
+    assert not [p for p in psutil.process_iter() if str(run.path) in " ".join(_argv(p))]
+
+
+def _argv(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
 
 
 def test_a_killed_trainer_is_lost(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
