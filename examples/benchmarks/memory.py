@@ -183,11 +183,12 @@ def predicted(case: Case, device: str) -> dict[str, float]:
 
     from lorakit.train import dryrun
     from lorakit.train.families import family_of
+    from lorakit.train.memory import undisturbed
 
     torch.set_num_threads(1)
     bundle, shape = bundle_of(case), shape_of(case)
     family, kernel = family_of(bundle), dryrun.kernel_on(device, bundle)
-    with dryrun.undisturbed():
+    with undisturbed():
         unet, weights = dryrun.prepared(family, shape, bundle)
         parts = dryrun.training(family, shape, bundle, kernel, unet, weights)
     return {name: size / GIB for name, size in parts.items()}

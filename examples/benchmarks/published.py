@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lorakit.bundle.models import Bundle
-from lorakit.train import dryrun, sizes
+from lorakit.train import dryrun, memory, sizes
 from lorakit.train.families import family_of
 
 GIB = 2**30
@@ -68,7 +68,7 @@ def bundle(figure: Published) -> Bundle:
 def counted(figure: Published) -> dryrun.Parts:
     wanted, shape = bundle(figure), sizes.of(figure.family)
     family = family_of(wanted)
-    with dryrun.undisturbed():
+    with memory.undisturbed():
         unet, weights = dryrun.prepared(family, shape, wanted)
         return dryrun.training(family, shape, wanted, "flash", unet, weights)
 

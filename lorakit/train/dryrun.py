@@ -8,12 +8,10 @@ those of its configuration, or of its family's published model where the base is
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,7 @@ from lorakit.errors import ExitCode, LorakitError
 from lorakit.train import optim, scratch, sizes
 from lorakit.train.families import family_of
 from lorakit.train.families.stable_diffusion import StableDiffusion
-from lorakit.train.memory import Kernel, LiveStorages, Scratch, attention_of
+from lorakit.train.memory import Kernel, LiveStorages, Scratch, attention_of, undisturbed
 from lorakit.train.sizes import Sizes
 from lorakit.train.step import DTYPES, Batch, Model, Predict, step
 
@@ -52,17 +50,6 @@ def dry_run(
             drawn = sampling(family, shape, bundle, kernel, unet, (side, side))
             phases["sampling"] = kept | drawn
         return phases
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """No collection of cycles meanwhile: none would have come at the same place on a device."""
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def prepared(

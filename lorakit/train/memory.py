@@ -7,6 +7,7 @@ instead.
 
 from __future__ import annotations
 
+import gc
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -172,10 +173,23 @@ def attention_of(kernel: Kernel) -> Iterator[None]:
         F.scaled_dot_product_attention = plain
 
 
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """No collection of cycles meanwhile: it frees what others left, and never at the same place."""
+    collecting = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
 def count(work: Callable[[], Any], resident: Iterable[Tensor] = ()) -> Count:
     """Bytes of live storages while `work` runs, `resident` tensors included."""
     counter = LiveStorages(resident)
-    with counter:
+    with undisturbed(), counter:
         kept = work()
     made = Count(counter.alive, counter.peak)
     del kept
@@ -189,7 +203,8 @@ def count_allocator(work: Callable[[], Any]) -> Count:
     """
     from torch.profiler import ProfilerActivity, profile
 
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+    cpu = [ProfilerActivity.CPU]
+    with undisturbed(), profile(activities=cpu, profile_memory=True) as profiler:
         kept = work()
     assert profiler.profiler is not None
     events = profiler.profiler.kineto_results.events()

@@ -26,7 +26,7 @@ from lorakit.families.families import FAMILIES
 from lorakit.train import dryrun, optim, sizes
 from lorakit.train.dryrun import Step, nbytes
 from lorakit.train.families import family_of
-from lorakit.train.memory import Kernel, LiveStorages, Scratch, attention_of
+from lorakit.train.memory import Kernel, LiveStorages, Scratch, attention_of, undisturbed
 from lorakit.train.sizes import Sizes
 from lorakit.train.step import DTYPES, Batch, Model
 
@@ -183,7 +183,7 @@ def table(log: Callable[[str], None]) -> dict[str, Any]:
         }
         for targets, bits in itertools.product(FAMILIES[family].targets, PRECISION):
             log(f"{name}, {targets}, {bits} bits")
-            with dryrun.undisturbed():
+            with undisturbed():
                 found = steps(family, shape, targets, bits, kinds)
             entry["training"][f"{targets} {bits}"] = found
         whole["bases"][name] = entry

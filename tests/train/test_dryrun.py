@@ -54,7 +54,7 @@ def request(
 
 def counted(shape: Sizes, bundle: Bundle, kernel: memory.Kernel = "cpu") -> dryrun.Parts:
     family = family_of(bundle)
-    with dryrun.undisturbed():
+    with memory.undisturbed():
         unet, weights = dryrun.prepared(family, shape, bundle)
         return dryrun.training(family, shape, bundle, kernel, unet, weights)
 
