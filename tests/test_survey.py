@@ -16,8 +16,9 @@ from PIL import Image
 from lorakit import survey as looking
 from lorakit.bundle.models import Bundle
 from lorakit.families.base_model import ASSETS
+from lorakit.hardware.facts import Speed
 from lorakit.hardware.files import load
-from lorakit.hardware.speed import measured
+from lorakit.hardware.speed import remember
 from lorakit.planner.check import check
 from lorakit.runs import dryrun
 from lorakit.survey import free_bytes, survey
@@ -151,10 +152,7 @@ def test_what_it_will_take_is_estimated_with_a_speed_that_was_measured_here(
     machine = replace(load(MACHINES / "cpu-only.toml"), probe=None)
     monkeypatch.setattr("lorakit.survey.detect", lambda: machine)
     rough = seconds()
-    slow = {"tflops": {"fp32": 1e-4}, "bandwidth_gb_s": 0.1, "launch_us": 5000.0}
-    script = f"print({json.dumps(slow)!r})"
-    monkeypatch.setattr("lorakit.hardware.speed.COMMAND", (sys.executable, "-c", script))
-    measured(machine)
+    remember(machine, Speed(tflops={"fp32": 1e-4}, bandwidth_gb_s=0.1, launch_us=5000.0))
     assert seconds() > 50 * rough
 
 

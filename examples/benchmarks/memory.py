@@ -169,7 +169,7 @@ def shape_of(case: Case) -> Any:
 def made(case: Case, where: Any) -> Any:
     """The model and the batch of a case on a device."""
     from lorakit.train import sizes, synthetic
-    from lorakit.train.families.stable_diffusion import DTYPES
+    from lorakit.train.step import DTYPES
 
     bundle, shape = bundle_of(case), shape_of(case)
     unet = sizes.unet(shape.unet, DTYPES[case.precision], where)

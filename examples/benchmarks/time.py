@@ -27,8 +27,7 @@ from lorakit.hardware.facts import Speed
 from lorakit.planner import roofline
 from lorakit.train import checkpointing, device, sizes, speed
 from lorakit.train.costs import passes
-from lorakit.train.families.stable_diffusion import DTYPES
-from lorakit.train.step import step
+from lorakit.train.step import DTYPES, step
 
 
 class Case(NamedTuple):

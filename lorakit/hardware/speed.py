@@ -1,7 +1,4 @@
-"""How fast the device that trains is: measured once in a process of its own, and remembered.
-
-Measuring takes about a second, after PyTorch has been loaded.
-"""
+"""How fast the device that trains is, remembered from when a probe measured it."""
 
 from __future__ import annotations
 
@@ -11,21 +8,13 @@ import hashlib
 import json
 import math
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from lorakit import durable
 from lorakit.bundle.paths import cache_folder
-from lorakit.hardware.environment import for_training
 from lorakit.hardware.facts import Hardware, Speed
-
-COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "lorakit.train.speed")
-
-LIMIT_SECONDS = 60.0
-"""A driver that hangs must not hold up a person for longer."""
 
 
 def recalled(hardware: Hardware) -> Hardware:
@@ -35,32 +24,10 @@ def recalled(hardware: Hardware) -> Hardware:
     return hardware
 
 
-def measured(hardware: Hardware, limit_seconds: float = LIMIT_SECONDS) -> Hardware:
-    """The machine with its speed, measured now unless it is remembered.
-
-    As it was where it could not be measured: no PyTorch, a crash, or no answer in time.
-    """
-    hardware = recalled(hardware)
-    if hardware.speed or hardware.torch is None:
-        return hardware
-    command = [*COMMAND, *(() if hardware.accelerator else ("--device", "cpu"))]
-    environ = {**os.environ, **for_training(hardware, os.environ)}
-    try:
-        told = subprocess.run(
-            command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, timeout=limit_seconds, check=True,
-        ).stdout  # fmt: skip
-        speed = parse(json.loads(told))
-    except (OSError, ValueError, KeyError, TypeError, subprocess.SubprocessError):
-        return hardware
-    remember(hardware, speed)
-    return dataclasses.replace(hardware, speed=speed)
-
-
 def remember(hardware: Hardware, speed: Speed) -> None:
     """Keep the speed of the device that training uses for the next time."""
     place = _file(hardware)
-    with contextlib.suppress(OSError):  # it is measured again, then
+    with contextlib.suppress(OSError):  # it stays unknown, then
         place.parent.mkdir(parents=True, exist_ok=True)
         durable.write(place, json.dumps(dataclasses.asdict(speed)).encode())
 

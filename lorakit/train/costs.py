@@ -22,8 +22,8 @@ from lorakit.families.base_model import ASSETS
 from lorakit.families.costs import FILE, Law, Update, Work, terms
 from lorakit.families.families import FAMILIES
 from lorakit.train import memory, optim, sizes
-from lorakit.train.families.stable_diffusion import DTYPES, StableDiffusion
-from lorakit.train.step import Batch, Model
+from lorakit.train.families.stable_diffusion import StableDiffusion
+from lorakit.train.step import DTYPES, Batch, Model
 from lorakit.train.work import count
 
 POINTS = ((1, 16, 8), (1, 24, 8), (1, 32, 8), (2, 16, 8), (1, 16, 64), (1, 24, 64), (2, 16, 64))

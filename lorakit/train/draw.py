@@ -77,8 +77,7 @@ def draw(args: argparse.Namespace) -> None:
 
     from lorakit.train import device
     from lorakit.train.families import family_of
-    from lorakit.train.families.stable_diffusion import DTYPES
-    from lorakit.train.step import Conditions
+    from lorakit.train.step import DTYPES, Conditions
 
     where = device.settle()
     family = family_of(bundle)

@@ -26,13 +26,13 @@ from lorakit.train.adapters import files, final, lora, metadata
 from lorakit.train.batches import Batches
 from lorakit.train.control import Control
 from lorakit.train.families import family_of
-from lorakit.train.families.stable_diffusion import DTYPES, StableDiffusion
+from lorakit.train.families.stable_diffusion import StableDiffusion
 from lorakit.train.moving import Moving
 from lorakit.train.neighbours import Neighbours
 from lorakit.train.objective import Objective
 from lorakit.train.report import Report
 from lorakit.train.sample import Samples
-from lorakit.train.step import Model, step
+from lorakit.train.step import DTYPES, Model, step
 
 MAX_SKIPPED = 5
 """Steps in a row whose loss is not finite, after which the run stops."""

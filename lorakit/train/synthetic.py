@@ -18,7 +18,7 @@ from lorakit.errors import LorakitError
 from lorakit.families.base_model import BaseFacts
 from lorakit.train import sizes, step
 from lorakit.train.families import family_of
-from lorakit.train.families.stable_diffusion import DTYPES
+from lorakit.train.step import DTYPES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

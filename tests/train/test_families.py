@@ -230,7 +230,7 @@ def test_the_vae_never_runs_in_fp16(
     family: str, precision: str, expected: torch.dtype, bases: dict[str, Path]
 ) -> None:
     """Neither for encoding, which is fp32, nor for drawing."""
-    from lorakit.train.families.stable_diffusion import DTYPES
+    from lorakit.train.step import DTYPES
 
     made = FAMILY[family]
     assert made.load_vae(bases[family]).dtype == torch.float32

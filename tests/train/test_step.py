@@ -11,9 +11,8 @@ from lorakit.train import checkpointing as checkpointed
 from lorakit.train import memory, optim
 from lorakit.train.adapters import lora
 from lorakit.train.families import sd1, sdxl
-from lorakit.train.families.stable_diffusion import DTYPES
 from lorakit.train.objective import Objective
-from lorakit.train.step import Batch, Conditions, Model, step
+from lorakit.train.step import DTYPES, Batch, Conditions, Model, step
 
 FAMILY = {"sd1": sd1.FAMILY, "sdxl": sdxl.FAMILY}
 

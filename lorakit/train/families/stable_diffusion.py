@@ -22,7 +22,6 @@ from lorakit.families.families import FAMILIES
 from lorakit.train.adapters import files, lora
 from lorakit.train.families import clip
 from lorakit.train.families.clip import Encoder, complain
-from lorakit.train.step import DTYPES as DTYPES  # noqa: PLC0414
 from lorakit.train.step import Conditions, Predict
 
 if TYPE_CHECKING:
