@@ -30,7 +30,8 @@ def _blocks(data: Mapping[str, Any], path: keys.Path, reasons: Mapping[str, str]
     ]
     if lines or not inner:
         yield _header(path) + "".join(lines)
-    for name, given in inner.items():
+    # What a table lists, such as folders, is what it is about, and stands before what it settles.
+    for name, given in sorted(inner.items(), key=lambda item: isinstance(item[1], Mapping)):
         if isinstance(given, Mapping):
             yield from _blocks(given, (*path, name), reasons)
         else:

@@ -66,9 +66,46 @@ class Source(Section):
     trigger: str = ""
     """Word put before every caption of this folder, and used alone where a caption is missing."""
 
+    prior: bool = False
+    """Pictures of the class as the base knows it, such as other dogs: learned beside the subject,
+    they keep the base from forgetting. Weighed by loss.prior_weight."""
+
+
+class Captions(Section):
+    """How the captions of a folder become what the model is told."""
+
+    separator: Annotated[str, Field(min_length=1, max_length=8)] = ","
+    """What stands between the tags of a caption."""
+
+    shuffle: bool = False
+    """Bring the tags into another order each time."""
+
+    keep: Annotated[int, Field(ge=0, le=100)] = 0
+    """So many tags at the start stay in their place and are never dropped, the trigger among
+    them."""
+
+    drop_tags: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Odds of each other tag to be left out."""
+
+    drop: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Odds of a whole caption to be left out, so that the model also learns without words."""
+
+    prefix: str = ""
+    """Put before every caption."""
+
+    suffix: str = ""
+    """Put behind every caption."""
+
+    wildcards: bool = False
+    """Read {a|b|c} in a caption as one of these, drawn each time."""
+
+    lines: bool = False
+    """Take each line of a caption file as a caption of its own, of which one is drawn each
+    time."""
+
 
 class Shape(Section):
-    """How pictures are brought to size."""
+    """How pictures and captions are brought to the model."""
 
     resolution: Annotated[int, Field(ge=32, le=4096, multiple_of=8)] = 512
     """Side of a square picture of the same area as the training pictures, in pixels."""
@@ -76,6 +113,32 @@ class Shape(Section):
     buckets: bool = True
     """Keep each picture's shape by training on several sizes of the same area. Off: square
     crops."""
+
+    background: Annotated[str, Field(pattern=r"^#[0-9a-fA-F]{6}$")] = "#ffffff"
+    """Colour behind transparent pictures, as #rrggbb."""
+
+    crop: Literal["centre", "random"] = "centre"
+    """Which part stays of a picture that is longer than its bucket. A box in the .json file beside
+    a picture, such as a face, stays whole either way."""
+
+    flip: bool = False
+    """Mirror pictures, each time with even odds. Not for letters, nor for what is never
+    symmetric."""
+
+    colour: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """How far brightness, contrast and saturation are changed at random. 0: not at all; 0.1 is
+    much."""
+
+    masks: Literal["none", "alpha", "files"] = "none"
+    """Where the loss looks. alpha: where a picture is opaque. files: where the picture of the same
+    name that ends in -mask is white."""
+
+    variants: Annotated[int, Field(ge=1, le=64)] = 4
+    """Versions of each picture and of each caption that a cache keeps where they are changed at
+    random; epochs use them in turn. Without the cache every epoch makes its own."""
+
+    captions: Captions = Captions()
+    """How captions are read and changed."""
 
 
 class Dataset(Shape):
@@ -171,6 +234,12 @@ class Loss(Section):
     """Share of noise that is constant over a picture, for very dark and very bright ones. 0:
     none."""
 
+    prior_weight: Annotated[float, Field(ge=0, le=10)] = 1.0
+    """How much a picture of a source with `prior` counts beside one of the subject."""
+
+    unmasked_weight: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """How much the part of a picture counts that its mask leaves out."""
+
 
 Checkpointing = Literal["none", "full"] | Annotated[int, Field(ge=1, le=999)]
 """None of the blocks of a model, all of them, or so many."""
@@ -185,6 +254,12 @@ class Memory(Section):
 
     attention: Literal["sdpa", "xformers"] = "sdpa"
     """Attention kernel: sdpa is PyTorch's own, xformers must be installed."""
+
+    cache_latents: bool = True
+    """Encode pictures once, before training, and free the VAE. Off: at each step."""
+
+    cache_text: bool = True
+    """Encode captions once, before training, and free the text encoders. Off: at each step."""
 
 
 class Sample(Section):

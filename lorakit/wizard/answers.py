@@ -26,6 +26,7 @@ class Folder:
     path: str = ""
     repeats: int = 1
     trigger: str = ""
+    prior: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

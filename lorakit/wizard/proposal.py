@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from lorakit.bundle import keys, read
@@ -177,7 +177,7 @@ def _sources(answers: Answers) -> list[dict[str, Any]]:
 
 
 def _source(folder: Folder) -> dict[str, Any]:
-    return {"path": folder.path, "repeats": folder.repeats, "trigger": folder.trigger}
+    return asdict(folder)
 
 
 _HEAD = {"name": "x", "dataset": {"sources": [{"path": "."}]}}

@@ -50,6 +50,7 @@ def test_each_value_that_differs_has_its_key() -> None:
         'dataset.sources[1].path  absent -> "more"',
         "dataset.sources[1].repeats  absent -> 1",
         'dataset.sources[1].trigger  absent -> ""',
+        "dataset.sources[1].prior  absent -> false",
         'sample.prompts[1]  absent -> "c"',
     ]
 

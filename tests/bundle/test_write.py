@@ -33,7 +33,7 @@ def test_what_a_written_bundle_looks_like() -> None:
     assert lines[2:4] == ["schema = 1", 'name = "my-dog"']
     tables = [line for line in lines if line.startswith("[")]
     assert tables == [
-        "[base]", "[dataset]", "[[dataset.sources]]", "[adapter]", "[train]",
+        "[base]", "[dataset]", "[[dataset.sources]]", "[dataset.captions]", "[adapter]", "[train]",
         "[train.optimizer_options]", "[loss]", "[memory]", "[sample]", "[save]",
     ]  # fmt: skip
     assert 'precision = "bf16"           # compute capability 8.9 has bf16 [2J' in lines

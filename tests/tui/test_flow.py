@@ -271,9 +271,9 @@ def test_the_file_is_shown_as_it_will_be_written(drive: Drive) -> None:
         await to(it, "Pictures")
         await it.press("ctrl+n")
         await to(it, "Review")
+        await it.size(80, 50)
         await it.press("v")
         assert 'name = "my-dog-pictures"' in it.text
-        await it.press("pagedown")
         assert 'trigger = "ohwx"' in it.text
 
     drive(script, ANSWERS)
