@@ -191,9 +191,9 @@ def _look(action: _Action, typed: list[str], folders: Sequence[Path]) -> EditCap
     """What an action would do, or what it says. Raises LorakitError."""
     if action.name == "count":
         counts = sum((edits.tags(folder) for folder in folders), start=Counter[str]())
-        rows = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        text = "\n".join(f"{number:>6}  {clean(tag)}" for tag, number in rows[:500])
-        return EditCaptions.Shown(text, plural(len(rows), "different tag") + ".")
+        ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        text = "\n".join(f"{number:>6}  {clean(tag)}" for tag, number in ranked[:500])
+        return EditCaptions.Shown(text, plural(len(ranked), "different tag") + ".")
     if action.name == "undo":
         entries = [entry for folder in folders if (entry := journal.last(folder))]
         return _undoing(entries)
