@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-
 YARDSTICK = "import asyncio, email.message, http.client, json, logging, ssl, typing, unittest.mock"
 YARDSTICK_SECONDS = 0.093
 """What the yardstick takes on the machine that the limits below were set on."""
