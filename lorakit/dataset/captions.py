@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -104,14 +104,14 @@ class Length:
 class Counter:
     """Counts tokens with a base's own tokenizer."""
 
-    def __init__(self, tokenizer: Tokenizer, limit: int) -> None:
+    def __init__(self, tokenizer: Callable[[], Tokenizer], limit: int) -> None:
         self._tokenizer = tokenizer
         self.limit = limit
         """Tokens that are read."""
 
     def measure(self, text: str) -> Length:
         """Tokens of a text, and the part of it behind the limit."""
-        found = self._tokenizer.encode(text, add_special_tokens=False)
+        found = self._tokenizer().encode(text, add_special_tokens=False)
         count = len(found.ids)
         return Length(count, text[found.offsets[self.limit][0] :] if count > self.limit else "")
 
@@ -122,11 +122,12 @@ def counter(folder: Path | None, limit: int) -> Counter | None:
     None where the folder's tokenizer is not there or cannot be read.
     """
     if folder is None or folder.is_file():
-        return Counter(clip_vocabulary.shipped(), limit)
+        return Counter(clip_vocabulary.shipped, limit)  # built when there is something to count
     try:
-        return Counter(_tokenizer(folder / "tokenizer"), limit)
+        tokenizer = _tokenizer(folder / "tokenizer")
     except Exception:  # the library raises bare Exception for a missing or damaged file
         return None
+    return Counter(lambda: tokenizer, limit)
 
 
 @cache

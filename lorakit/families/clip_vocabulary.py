@@ -40,7 +40,7 @@ def vocabulary() -> dict[str, int]:
     """The 49,408 tokens with their numbers: bytes, bytes that end a word, merges, START and END."""
     characters = list(_characters())
     ends = [character + WORD_END for character in characters]
-    merged = ["".join(pair.split()) for pair in merges()]
+    merged = [pair.replace(" ", "") for pair in merges()]
     return {token: at for at, token in enumerate([*characters, *ends, *merged, START, END])}
 
 
@@ -54,7 +54,10 @@ def write(folder: Path) -> None:
 
 @cache
 def shipped() -> Tokenizer:
-    """The tokenizer of the vocabulary that ships. It adds no marks and cuts nothing off."""
+    """The tokenizer of the vocabulary that ships. It adds no marks and cuts nothing off.
+
+    The first call takes about 0.1 s.
+    """
     from tokenizers import models
 
     pairs = [(left, right) for left, right in map(str.split, merges())]
