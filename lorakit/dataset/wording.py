@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from lorakit.bundle.models import Captions
 from lorakit.dataset import wildcards
-from lorakit.dataset.captions import folded, holds, with_trigger
+from lorakit.dataset.captions import Counter, folded, holds, with_trigger
 from lorakit.dataset.chance import Chance
 
 
@@ -45,6 +45,16 @@ def whole(text: str, settings: Captions, trigger: str) -> str:
     if settings.wildcards:
         text = folded(wildcards.expand(text, lambda options: max(options, key=len)))
     return around(text, settings, trigger)
+
+
+def tokens(
+    counter: Counter | None, texts: Sequence[str], settings: Captions, trigger: str
+) -> int | None:
+    """Tokens of the longest that is told of a picture; None where nothing can be counted."""
+    if counter is None:
+        return None
+    told = [whole(text, settings, trigger) for text in texts or ("",)]
+    return max(counter.measure(text).tokens for text in told)
 
 
 def varies(settings: Captions, texts: Sequence[str]) -> bool:

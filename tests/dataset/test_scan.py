@@ -171,7 +171,8 @@ def test_two_captions_of_one_picture_are_said_so(tmp_path: Path) -> None:
     (tmp_path / "dog.caption").write_text("from caption")
     report = looked(tmp_path)
     assert report.pictures[0].caption == "from txt"
-    assert "dog.txt" in found(report, "more than one caption").fix
+    said = found(report, "captions in more than one place").what
+    assert said.endswith("dog.jpg (dog.txt is used, not dog.caption).")
 
 
 def test_no_captions_and_no_trigger_stops(tmp_path: Path) -> None:
