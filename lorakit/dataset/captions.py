@@ -1,19 +1,21 @@
-"""Captions beside the pictures: found, decoded, given their trigger, and counted in tokens."""
+"""Captions as text: files of them decoded, given their trigger, and counted in tokens."""
 
 from __future__ import annotations
 
-import codecs
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lorakit.errors import ExitCode, LorakitError
+from lorakit.dataset import encodings
+from lorakit.families import clip_vocabulary
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+    from lorakit.bundle.models import Source
 
 SUFFIXES = (".txt", ".caption")
 """Extensions of caption files, in any case of letters; the first wins where there are both."""
@@ -34,39 +36,16 @@ def read(path: Path) -> str:
     UTF-8, or UTF-16 with a byte order mark. Raises LorakitError (code DATA) naming the file and
     the place of the first byte that is neither.
     """
-    name = path.name
-    try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise LorakitError(
-            f"{name} cannot be read: {error.strerror}.", "Allow reading it.", ExitCode.DATA
-        ) from None
-    if len(raw) > MAX_BYTES:
-        raise LorakitError(
-            f"{name} is longer than {MAX_BYTES // 1024} KiB, which is no caption.",
-            "Shorten it, or rename it if it belongs to no picture.",
-            ExitCode.DATA,
-        )
-    wide = raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    try:
-        text = raw.decode("utf-16" if wide else "utf-8-sig")
-    except UnicodeDecodeError as error:
-        bom = 0 if wide or not raw.startswith(codecs.BOM_UTF8) else 3
-        at = min(error.start + bom, len(raw) - 1)
-        raise LorakitError(
-            f"{name} is not {'UTF-16' if wide else 'UTF-8'}: byte 0x{raw[at]:02x} at {at}.",
-            "Save it again as UTF-8.",
-            ExitCode.DATA,
-        ) from None
-    if "\0" in text:
-        raise LorakitError(
-            f"{name} is not UTF-8: byte 0x00 at {raw.index(0)}; "
-            "it may be UTF-16 without a byte order mark.",
-            "Save it again as UTF-8.",
-            ExitCode.DATA,
-        )
-    return folded(text)
+    return folded(encodings.read(path, MAX_BYTES, "caption"))
+
+
+def read_lines(path: Path) -> tuple[str, ...]:
+    """The captions in a file whose lines are captions of their own; empty lines are none.
+
+    Raises what `read` raises.
+    """
+    lines = re.split(r"[\r\n]+", encodings.read(path, MAX_BYTES, "caption"))
+    return tuple(line for line in map(folded, lines) if line)
 
 
 def folded(text: str) -> str:
@@ -83,6 +62,11 @@ def with_trigger(caption: str, trigger: str) -> str:
     if not trigger or holds(caption, trigger):
         return caption
     return f"{trigger} {caption}" if caption else trigger
+
+
+def trigger_of(source: Source) -> str:
+    """The trigger of a source's captions, on one line; prior pictures take none."""
+    return "" if source.prior else folded(source.trigger)
 
 
 def holds(text: str, words: str) -> bool:
@@ -103,26 +87,30 @@ class Length:
 class Counter:
     """Counts tokens with a base's own tokenizer."""
 
-    def __init__(self, tokenizer: Tokenizer, limit: int) -> None:
+    def __init__(self, tokenizer: Callable[[], Tokenizer], limit: int) -> None:
         self._tokenizer = tokenizer
         self.limit = limit
         """Tokens that are read."""
 
     def measure(self, text: str) -> Length:
         """Tokens of a text, and the part of it behind the limit."""
-        found = self._tokenizer.encode(text, add_special_tokens=False)
+        found = self._tokenizer().encode(text, add_special_tokens=False)
         count = len(found.ids)
         return Length(count, text[found.offsets[self.limit][0] :] if count > self.limit else "")
 
 
 def counter(folder: Path | None, limit: int) -> Counter | None:
-    """The counter of the base in this folder; None where its tokenizer is not there or not read."""
-    if folder is None:
-        return None
+    """The counter of the base in this folder; of one that is not here, or is a single file, CLIP's.
+
+    None where the folder's tokenizer is not there or cannot be read.
+    """
+    if folder is None or folder.is_file():
+        return Counter(clip_vocabulary.shipped, limit)  # built when there is something to count
     try:
-        return Counter(_tokenizer(folder / "tokenizer"), limit)
+        tokenizer = _tokenizer(folder / "tokenizer")
     except Exception:  # the library raises bare Exception for a missing or damaged file
         return None
+    return Counter(lambda: tokenizer, limit)
 
 
 @cache
@@ -130,32 +118,9 @@ def _tokenizer(folder: Path) -> Tokenizer:
     from tokenizers import Tokenizer
 
     whole = folder / "tokenizer.json"
-    tokenizer = Tokenizer.from_file(str(whole)) if whole.is_file() else _clip(folder)
+    if not whole.is_file():
+        return clip_vocabulary.of_folder(folder)
+    tokenizer = Tokenizer.from_file(str(whole))
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    return tokenizer
-
-
-def _clip(folder: Path) -> Tokenizer:
-    """CLIP's tokenizer from its two files, built as transformers builds its fast one."""
-    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
-
-    pieces = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
-    tokenizer = Tokenizer(
-        models.BPE.from_file(
-            str(folder / "vocab.json"),
-            str(folder / "merges.txt"),
-            end_of_word_suffix="</w>",
-            unk_token="<|endoftext|>",
-        )
-    )
-    tokenizer.normalizer = normalizers.Sequence(
-        [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()]
-    )
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(pieces), behavior="removed", invert=True),
-            pre_tokenizers.ByteLevel(add_prefix_space=False),
-        ]
-    )
     return tokenizer

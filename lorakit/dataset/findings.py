@@ -8,7 +8,6 @@ from collections import Counter as Tally
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from lorakit.bundle.models import Dataset
 from lorakit.bundle.problems import Problem
 from lorakit.dataset import captions
 from lorakit.dataset.folders import Contents
@@ -99,15 +98,6 @@ def of_folder(index: int, folder: Path, contents: Contents, repeats: int) -> lis
                 "Rename them to .jpg or .png, or move them away.",
             )
         )
-    twice = {n: c for n, c in contents.captions.items() if len(c) > 1}
-    if twice:
-        found.append(
-            _warning(
-                _of_source(index, "path"),
-                f"Pictures with more than one caption file: {listed(twice)}.",
-                f"Only {listed(c[0] for c in twice.values())} is used; remove the others.",
-            )
-        )
     shared = [
         n for n, c in Tally(os.path.splitext(n)[0] for n in contents.captions).items() if c > 1
     ]
@@ -160,79 +150,11 @@ def _no_pictures(index: int, folder: Path, contents: Contents) -> Problem:
     )
 
 
-def of_report(
-    report: DatasetReport, dataset: Dataset, counter: captions.Counter | None
-) -> list[Problem]:
-    """Doubts that show only when all pictures have been read."""
+def of_report(report: DatasetReport) -> list[Problem]:
+    """Doubts that show only when all pictures have been read; of captions, caption_findings."""
     found = [_error(u.name, u.why, u.fix) for u in report.unusable]
-    for index, source in enumerate(dataset.sources):
-        pictures = [p for p in report.pictures if p.source == index]
-        found += _captions(index, pictures, source.trigger)
-    found += _lengths(report.pictures, dataset, counter)
     found += _sizes(report.pictures)
     found += _duplicates(report.pictures)
-    return found
-
-
-def _captions(index: int, pictures: Sequence[Picture], trigger: str) -> list[Problem]:
-    without = [p.name for p in pictures if p.caption_path is None]
-    if not without:
-        return []
-    if len(without) == len(pictures):
-        if trigger.strip():
-            return []
-        return [
-            _error(
-                _of_source(index, "trigger"),
-                f"None of {counted(len(pictures), 'picture')} has a caption, and there is "
-                "no trigger.",
-                "Set a trigger, or write captions: dog.txt or dog.caption beside dog.jpg.",
-            )
-        ]
-    instead = f"the trigger {trigger} is used alone" if trigger.strip() else "nothing stands for it"
-    return [
-        _warning(
-            _of_source(index, "path"),
-            f"{len(without)} of {counted(len(pictures), 'picture')} have no caption, and "
-            f"{instead}: {listed(without)}.",
-            "Write their captions, each beside its picture.",
-        )
-    ]
-
-
-def _lengths(
-    pictures: Sequence[Picture], dataset: Dataset, counter: captions.Counter | None
-) -> list[Problem]:
-    if counter is None:
-        return []
-    long = [p for p in pictures if (p.tokens or 0) > counter.limit]
-    found = []
-    lost = []
-    for p in long:
-        trigger = captions.folded(dataset.sources[p.source].trigger)
-        cut = counter.measure(p.caption).cut
-        if trigger and not captions.holds(p.caption[: len(p.caption) - len(cut)], trigger):
-            lost.append(p.name)
-    if lost:
-        found.append(
-            _warning(
-                "dataset.sources",
-                f"The trigger stands behind the {counter.limit} tokens that are read, so it is "
-                f"never learned there: {listed(lost)}.",
-                "Move it to the front of these captions, or shorten them.",
-            )
-        )
-    if long:
-        first = long[0]
-        found.append(
-            _warning(
-                "dataset.sources",
-                f"{counted(len(long), 'caption')} longer than {counter.limit} tokens, and the "
-                f"rest is not read: {listed(f'{p.name} ({p.tokens})' for p in long)}.",
-                f"Shorten them; of the first, this is lost: "
-                f"{counter.measure(first.caption).cut.strip()[:60]}",
-            )
-        )
     return found
 
 

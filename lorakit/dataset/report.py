@@ -12,6 +12,7 @@ from typing import Any
 
 from lorakit.bundle.problems import Problem
 from lorakit.dataset.buckets import Fit
+from lorakit.dataset.entries import Box
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,15 +33,19 @@ class Picture:
     fit: Fit
     """How it is brought to its bucket."""
     caption: str
-    """As the trainer uses it, with the trigger."""
+    """Its first caption with the trigger: what the model is told with default settings."""
     caption_path: Path | None
-    """Where the caption is from; None: no caption file, or an empty one."""
+    """Where the captions are from; None: there are none."""
     tokens: int | None
-    """Of the caption; None where the base's tokenizer is not here."""
+    """Of the longest caption as it is told; None where the base's tokenizer cannot be read."""
     sha256: str
     """Of the file."""
     turned: bool
     """Whether EXIF turned it upright."""
+    captions: tuple[str, ...] = ()
+    """All that is said of it, each on one line and without trigger; none: no caption."""
+    box: Box | None = None
+    """What must stay in sight, as shares of the upright picture."""
 
     @property
     def upscale(self) -> float:
@@ -134,7 +139,7 @@ class DatasetReport:
 
         The same wherever the folders lie.
         """
-        rows = sorted((p.source, p.repeats, p.name, p.sha256, p.caption) for p in self.pictures)
+        rows = sorted((_learned(p) for p in self.pictures), key=lambda row: row[:3])
         # JSON in ASCII: a name of any bytes has one spelling in it.
         return hashlib.sha256(json.dumps(rows).encode("ascii")).hexdigest()
 
@@ -153,7 +158,9 @@ class DatasetReport:
                     "upscale": round(p.upscale, 3),
                     "turned": p.turned,
                     "caption": p.caption,
+                    "captions": list(p.captions),
                     "caption_path": str(p.caption_path) if p.caption_path else None,
+                    "box": list(p.box) if p.box else None,
                     "tokens": p.tokens,
                     "sha256": p.sha256,
                 }
@@ -178,3 +185,12 @@ class DatasetReport:
                 for f in self.findings
             ],
         }
+
+
+def _learned(picture: Picture) -> tuple[Any, ...]:
+    """What the digest takes in. What most pictures lack is no part of it where it is not there, so
+    that a digest of before stays."""
+    p = picture
+    several = [list(p.captions)] if len(p.captions) > 1 else []
+    box = [{"box": list(p.box)}] if p.box else []
+    return (p.source, p.repeats, p.name, p.sha256, p.caption, *several, *box)

@@ -12,10 +12,12 @@ from pathlib import Path
 
 from lorakit.bundle.models import Dataset, Source
 from lorakit.bundle.problems import Problem
-from lorakit.dataset import captions, findings, folders
+from lorakit.dataset import caption_findings, captions, findings, folders, wording
 from lorakit.dataset.buckets import fit
+from lorakit.dataset.entries import shares
 from lorakit.dataset.pictures import Seen, examine
 from lorakit.dataset.report import DatasetReport, Picture, Unusable
+from lorakit.dataset.sidecars import Reader, Sidecar
 from lorakit.errors import LorakitError
 from lorakit.families.base_model import BaseFacts
 
@@ -39,6 +41,7 @@ def scan(
     pictures: list[Picture] = []
     unusable: list[Unusable] = []
     found: list[Problem] = []
+    used: set[tuple[int, str]] = set()
     done = 0
     with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
         for index, source in enumerate(dataset.sources):
@@ -47,6 +50,9 @@ def scan(
                 found.append(findings.missing_folder(index, source.path, folder))
                 continue
             found += findings.of_folder(index, folder, inside, source.repeats)
+            reader = Reader(folder, inside, dataset.captions)
+            unusable += [_unusable(folder, *broken) for broken in reader.broken]
+            beside: list[tuple[Picture, Sidecar]] = []
             looks = pool.map(_look, [folder / name for name in inside.pictures])
             for name, look in zip(inside.pictures, looks, strict=True):
                 done += 1
@@ -58,9 +64,10 @@ def scan(
                 if isinstance(look, LorakitError):
                     unusable.append(_unusable(folder, name, look))
                     continue
-                text, text_path, broken = _caption(folder, inside.captions.get(name, []))
-                unusable += broken
-                caption = captions.with_trigger(text, source.trigger)
+                said = reader.of(name)
+                unusable += [_unusable(folder, *broken) for broken in said.broken]
+                trigger = captions.trigger_of(source)
+                box = shares(said.box, look.seen.width, look.seen.height) if said.box else None
                 found += [findings.noted(name, note) for note in look.seen.notes]
                 pictures.append(
                     Picture(
@@ -77,22 +84,33 @@ def scan(
                             base.size_step,
                             dataset.buckets,
                         ),
-                        caption=caption,
-                        caption_path=text_path,
-                        tokens=counter.measure(caption).tokens if counter else None,
+                        caption=captions.with_trigger("".join(said.captions[:1]), trigger),
+                        captions=said.captions,
+                        caption_path=folder / said.name if said.name else None,
+                        tokens=wording.tokens(counter, said.captions, dataset.captions, trigger),
+                        box=box,
                         sha256=look.sha256,
                         turned=look.seen.turned,
                     )
                 )
+                beside.append((pictures[-1], said))
+            found += caption_findings.of_files(index, reader, beside)
+            used |= {(index, name) for name in reader.used}
     report = DatasetReport(
         pictures=tuple(pictures),
         unusable=tuple(unusable),
         ignored=sum(c.ignored for c in contents if c),
         captions=sum(len(names) for c in contents if c for names in c.captions.values()),
-        others=tuple(name for c in contents if c for name in c.others),
+        others=tuple(
+            name
+            for index, c in enumerate(contents)
+            for name in (c.others if c else ())
+            if (index, name) not in used
+        ),
         token_limit=base.token_limit,
     )
-    found += findings.of_report(report, dataset, counter)
+    found += findings.of_report(report)
+    found += caption_findings.of_report(report, dataset, counter)
     return dataclasses.replace(report, findings=tuple(found))
 
 
@@ -117,18 +135,6 @@ def _look(path: Path) -> _Look | LorakitError:
         return error
     except OSError as error:
         return LorakitError(f"{path.name} cannot be read: {error.strerror}.", "Allow reading it.")
-
-
-def _caption(folder: Path, names: list[str]) -> tuple[str, Path | None, list[Unusable]]:
-    """The caption in the first of these files; no path where it is empty or cannot be read."""
-    if not names:
-        return "", None, []
-    path = folder / names[0]
-    try:
-        text = captions.read(path)
-    except LorakitError as error:
-        return "", None, [_unusable(folder, names[0], error)]
-    return text, path if text else None, []
 
 
 def _unusable(folder: Path, name: str, error: LorakitError) -> Unusable:

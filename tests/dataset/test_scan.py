@@ -171,7 +171,8 @@ def test_two_captions_of_one_picture_are_said_so(tmp_path: Path) -> None:
     (tmp_path / "dog.caption").write_text("from caption")
     report = looked(tmp_path)
     assert report.pictures[0].caption == "from txt"
-    assert "dog.txt" in found(report, "more than one caption").fix
+    said = found(report, "captions in more than one place").what
+    assert said.endswith("dog.jpg (dog.txt is used, not dog.caption).")
 
 
 def test_no_captions_and_no_trigger_stops(tmp_path: Path) -> None:
@@ -259,7 +260,7 @@ def test_captions_longer_than_the_encoder_reads(
     assert "last words" in problem.fix
     louder = [f.what for f in looked(tmp_path / "set", facts, trigger="words").findings]
     assert "never learned there: long.png" in louder[0]
-    assert looked(tmp_path / "set", base()).too_long is None
+    assert looked(tmp_path / "set", base(tmp_path)).too_long is None
 
 
 def test_a_missing_folder_is_named_with_what_is_there(tmp_path: Path) -> None:
