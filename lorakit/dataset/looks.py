@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 from collections import deque
 from collections.abc import Generator, Iterable
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from lorakit.dataset.alike import Impression
 from lorakit.dataset.pictures import EXAMINED, Seen, examine
-from lorakit.dataset.remembered import Memory
+from lorakit.dataset.remembered import AT_ONCE, Memory
 from lorakit.errors import ExitCode, LorakitError
 
 AHEAD = 4
@@ -36,15 +37,20 @@ def looks(paths: Iterable[str], fresh: bool = False) -> Generator[Look | Lorakit
     # Pillow decodes without Python's lock, and a process would have to be started for each core.
     workers = min(32, _cores())
     memory = Memory(EXAMINED)
-    waiting: deque[tuple[os.stat_result | None, Look | LorakitError | Future[_Told]]] = deque()
+    waiting: deque[_Begun] = deque()
     pool = ThreadPoolExecutor(workers)
+    rest = iter(paths)
     try:
-        for path in paths:
-            waiting.append(_begun(path, memory, pool, fresh))
-            while len(waiting) > AHEAD * workers:
-                yield _ended(*waiting.popleft(), memory)
+        while some := list(itertools.islice(rest, AT_ONCE)):
+            for begun in _recalled(some, memory, fresh):
+                path, facts, look = begun
+                if look is None and facts is not None:
+                    look = pool.submit(_read, path, facts)
+                waiting.append((path, facts, look))
+                while len(waiting) > AHEAD * workers:
+                    yield _ended(*waiting.popleft()[1:], memory)
         while waiting:
-            yield _ended(*waiting.popleft(), memory)
+            yield _ended(*waiting.popleft()[1:], memory)
     finally:  # also where who asked has left: what is queued need not be read
         pool.shutdown(cancel_futures=True)
         memory.close()
@@ -54,21 +60,33 @@ _Told = tuple[Look | LorakitError, bool]
 """A look, and whether the file stayed as it was meanwhile."""
 
 
-def _begun(
-    path: str, memory: Memory, pool: ThreadPoolExecutor, fresh: bool
-) -> tuple[os.stat_result | None, Look | LorakitError | Future[_Told]]:
-    try:
-        facts = os.stat(path)
-    except OSError as error:
-        return None, _unreadable(path, error)
-    known = None if fresh else _look_of(memory.recall(facts))
-    return facts, known or pool.submit(_read, path, facts)
+_Begun = tuple[str, os.stat_result | None, Look | LorakitError | Future[_Told] | None]
+"""A file, what the system says of it, and what is known of it by now."""
+
+
+def _recalled(paths: list[str], memory: Memory, fresh: bool) -> list[_Begun]:
+    """What is known of files without opening them."""
+    facts: list[os.stat_result | LorakitError] = []
+    for path in paths:
+        try:
+            facts.append(os.stat(path))
+        except OSError as error:
+            facts.append(_unreadable(path, error))
+    there = [f for f in facts if not isinstance(f, LorakitError)]
+    told = iter([None] * len(there) if fresh else memory.recall(there))
+    return [
+        (path, None, f) if isinstance(f, LorakitError) else (path, f, _look_of(next(told)))
+        for path, f in zip(paths, facts, strict=True)
+    ]
 
 
 def _ended(
-    facts: os.stat_result | None, look: Look | LorakitError | Future[_Told], memory: Memory
+    facts: os.stat_result | None,
+    look: Look | LorakitError | Future[_Told] | None,
+    memory: Memory,
 ) -> Look | LorakitError:
     if not isinstance(look, Future):
+        assert look is not None
         return look
     told, stayed = look.result()
     if facts is not None and stayed and isinstance(told, Look):

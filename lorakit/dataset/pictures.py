@@ -71,9 +71,7 @@ def examine(path: Path) -> Seen:
             notes.append("has a colour profile that cannot be read; taken as sRGB")
     if turn in (5, 6, 7, 8):
         width, height = height, width
-    return Seen(
-        width=width, height=height, turned=turn != 1, notes=tuple(notes), impression=looks
-    )
+    return Seen(width=width, height=height, turned=turn != 1, notes=tuple(notes), impression=looks)
 
 
 def open_upright(path: Path) -> Image.Image:
@@ -224,7 +222,9 @@ def _small(image: Image.Image) -> Image.Image:
 
     image = _eight_bit(image)
     if image.mode not in ("L", "RGB", "CMYK"):
-        image = image.convert("RGBA" if "transparency" in image.info or "A" in image.mode else "RGB")
+        image = image.convert(
+            "RGBA" if "transparency" in image.info or "A" in image.mode else "RGB"
+        )
     image = image.resize((64, 64), Resampling.BOX)
     image.info.pop("icc_profile", None)
     return _opaque(image)

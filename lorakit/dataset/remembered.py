@@ -12,6 +12,7 @@ import json
 import os
 import sqlite3
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from lorakit.bundle.paths import cache_folder
@@ -23,6 +24,10 @@ RACY_NS = 2_000_000_000
 
 KEPT_SECONDS = 180 * 86400
 """What no scan has come across for so long is forgotten."""
+
+AT_ONCE = 500
+"""Files that are asked for in one go: SQLite takes 999 values in a question, and a question for
+each file takes longer than the answer."""
 
 BATCH_SECONDS = 5.0
 """What was seen is written at least as often."""
@@ -60,25 +65,30 @@ class Memory:
             return
         self._database = made
 
-    def recall(self, facts: os.stat_result) -> object | None:
-        """What was seen of a file with these facts, as it was given to `keep`; None: nothing."""
-        if self._database is None:
-            return None
-        key = (_signed(facts.st_dev), _signed(facts.st_ino))
+    def recall(self, files: Sequence[os.stat_result]) -> list[object | None]:
+        """What was seen of each file with these facts, as it was given to `keep`; None: nothing.
+
+        At most `AT_ONCE` files.
+        """
+        keys = [(_signed(f.st_dev), _signed(f.st_ino), f.st_size, f.st_mtime_ns) for f in files]
+        if self._database is None or not keys:
+            return [None] * len(files)
+        by_key: dict[tuple[int, ...], object] = {}
+        marks = ",".join("?" * len(keys))
         try:
-            row = self._database.execute(
-                "select look, met from looks where device = ? and inode = ? and version = ?"
-                " and size = ? and changed_ns = ?",
-                (*key, self._version, facts.st_size, facts.st_mtime_ns),
-            ).fetchone()
-            if row is None:
-                return None
-            if self._now - row[1] > KEPT_SECONDS / 10:
-                self._met.append((self._now, *key))
-            found: object = json.loads(row[0])
+            for device in {key[0] for key in keys}:
+                rows = self._database.execute(
+                    "select device, inode, size, changed_ns, met, look from looks"
+                    f" where device = ? and version = ? and inode in ({marks})",
+                    (device, self._version, *(key[1] for key in keys)),
+                )
+                for *key, met, look in rows:
+                    by_key[tuple(key)] = json.loads(look)
+                    if self._now - met > KEPT_SECONDS / 10:
+                        self._met.append((self._now, key[0], key[1]))
         except (sqlite3.Error, ValueError, TypeError):
-            return None
-        return found
+            return [None] * len(files)
+        return [by_key.get(key) for key in keys]
 
     def keep(self, facts: os.stat_result, look: object) -> None:
         """Remember what was seen of a file that had these facts before and after it was read."""

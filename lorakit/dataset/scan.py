@@ -139,9 +139,7 @@ class _Source:
             repeats=self._source.repeats,
             width=seen.width,
             height=seen.height,
-            fit=fit(
-                seen.width, seen.height, shape.resolution, self._base.size_step, shape.buckets
-            ),
+            fit=fit(seen.width, seen.height, shape.resolution, self._base.size_step, shape.buckets),
             caption=caption,
             captions=said.captions,
             caption_name=said.name,
