@@ -98,6 +98,11 @@ class Counter:
         count = len(found.ids)
         return Length(count, text[found.offsets[self.limit][0] :] if count > self.limit else "")
 
+    def pieces(self, text: str) -> list[str]:
+        """The tokens of a text, each as it stands in it, in small letters."""
+        found = self._tokenizer().encode(text, add_special_tokens=False)
+        return [text[start:end].strip().lower() for start, end in found.offsets]
+
 
 def counter(folder: Path | None, limit: int) -> Counter | None:
     """The counter of the base in this folder; of one that is not here, or is a single file, CLIP's.

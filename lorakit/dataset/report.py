@@ -74,7 +74,7 @@ class DatasetReport:
     ignored: int = 0
     """System files: names that begin with a dot, Thumbs.db and the like."""
     captions: int = 0
-    """Caption files that belong to a picture."""
+    """Files of captions that belong to pictures, tables of them among these."""
     others: tuple[str, ...] = ()
     """Names of files that are neither picture nor caption of one."""
     token_limit: int = 75

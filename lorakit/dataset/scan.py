@@ -100,7 +100,8 @@ def scan(
         pictures=tuple(pictures),
         unusable=tuple(unusable),
         ignored=sum(c.ignored for c in contents if c),
-        captions=sum(len(names) for c in contents if c for names in c.captions.values()),
+        captions=sum(len(names) for c in contents if c for names in c.captions.values())
+        + len(used),
         others=tuple(
             name
             for index, c in enumerate(contents)
