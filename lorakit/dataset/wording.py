@@ -71,22 +71,6 @@ def varies(settings: Captions, texts: Sequence[str]) -> bool:
     return (settings.drop_tags > 0 and free > 0) or (settings.shuffle and free > 1)
 
 
-def wordings(
-    texts: Sequence[str],
-    settings: Captions,
-    trigger: str,
-    seed: int,
-    variants: int,
-    sample: int,
-) -> tuple[str, ...]:
-    """What a cache keeps of one picture: epoch `e` is told number `e % len`.
-
-    Where nothing changes it is one, else as many as `variants`, equal ones among them.
-    """
-    count = variants if varies(settings, texts) else 1
-    return tuple(word(texts, settings, trigger, seed, epoch, sample) for epoch in range(count))
-
-
 def tags(text: str, separator: str) -> list[str]:
     """The tags of a caption, without white space around them; empty ones are none."""
     return [tag for part in text.split(separator.strip() or separator) if (tag := part.strip())]

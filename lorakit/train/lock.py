@@ -132,7 +132,7 @@ def _pictures(bundle: Bundle, report: DatasetReport) -> tuple[str, ...]:
     found = []
     for picture in report.pictures:
         name = f"{picture.source}/{picture.name}" if several else picture.name
-        caption = hashlib.sha256(picture.caption.encode()).hexdigest()
+        caption = hashlib.sha256(picture.words.encode()).hexdigest()
         line = LockedPicture(_readable(name), picture.sha256[:START], caption[:START])
         found.append(str(line))
     return tuple(found)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lorakit.bundle.models import Captions
 from lorakit.dataset import entries, folders
+from lorakit.dataset.captions import folded
 from lorakit.dataset.sidecars import LONELY, Reader, Sidecar, why_unused
 
 
@@ -235,3 +240,28 @@ def test_what_is_not_read_has_its_reason(folder: Path) -> None:
     assert set(reader(folder).unread) == {"metadata.parquet", "meta_cap.json"}
     assert why_unused("sub/lone.JSON") == why_unused("lone.txt") == LONELY
     assert why_unused("notes.md") is None
+
+
+TEXT = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), max_size=30)
+
+
+@settings(max_examples=60)
+@given(
+    rows=st.dictionaries(st.sampled_from(["a.png", "b.png", "sub/c.png"]), TEXT, min_size=1),
+    encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]),
+)
+def test_any_text_comes_back_from_a_table(
+    tmp_path_factory: pytest.TempPathFactory, rows: dict[str, str], encoding: str
+) -> None:
+    folder = tmp_path_factory.mktemp("table")
+    made = io.StringIO(newline="")
+    csv.writer(made).writerows([("file_name", "text"), *rows.items()])
+    lines = [json.dumps({"file_name": n, "text": t}, ensure_ascii=False) for n, t in rows.items()]
+    for name, text in (("metadata.csv", made.getvalue()), ("metadata.jsonl", "\n".join(lines))):
+        (folder / name).write_bytes(text.encode(encoding))
+        [table] = Reader(
+            folder, folders.Contents(pictures=list(rows), others=[name]), Captions()
+        ).tables
+        assert {n: "".join(e.captions) for n, e in table.entries.items()} == {
+            n: folded(t) for n, t in rows.items()
+        }
