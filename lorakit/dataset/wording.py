@@ -53,8 +53,7 @@ def tokens(
     """Tokens of the longest that is told of a picture; None where nothing can be counted."""
     if counter is None:
         return None
-    told = [whole(text, settings, trigger) for text in texts or ("",)]
-    return max(counter.measure(text).tokens for text in told)
+    return max(counter.count(whole(text, settings, trigger)) for text in texts or ("",))
 
 
 def varies(settings: Captions, texts: Sequence[str]) -> bool:
