@@ -62,6 +62,11 @@ class Picture:
         return Path(self.folder, self.caption_name) if self.caption_name else None
 
     @property
+    def words(self) -> str:
+        """All its captions as one text, the first with its trigger: for digests."""
+        return "\n".join([self.caption, *self.captions[1:]])
+
+    @property
     def upscale(self) -> float:
         """How much larger it is made: 2.0 doubles each side. Below 1 it is made smaller."""
         return max(self.fit.scale_width / self.width, self.fit.scale_height / self.height)
@@ -227,9 +232,7 @@ class DatasetReport:
 
 
 def _learned(picture: Picture) -> tuple[Any, ...]:
-    """What the digest takes in. What most pictures lack is no part of it where it is not there, so
-    that a digest of before stays."""
-    p = picture
-    several = [list(p.captions)] if len(p.captions) > 1 else []
-    box = [{"box": list(p.box)}] if p.box else []
-    return (p.source, p.repeats, p.name, p.sha256, p.caption, *several, *box)
+    """What the digest takes in. A box is part of it only where there is one, so that a digest of
+    before stays."""
+    row = (picture.source, picture.repeats, picture.name, picture.sha256, picture.words)
+    return (*row, list(picture.box)) if picture.box else row

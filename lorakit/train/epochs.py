@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from lorakit.bundle.models import Bundle
 from lorakit.dataset import wording
 from lorakit.dataset.buckets import Fit
+from lorakit.dataset.captions import trigger_of
 from lorakit.dataset.report import DatasetReport, Picture
 
 
@@ -68,7 +69,7 @@ class Epochs:
     def texts(self) -> Iterator[str]:
         """Everything that `text` ever answers where it is cached, some of it more than once."""
         for picture, first in zip(self._pictures, self._first, strict=False):
-            varies = wording.varies(self._dataset.captions, _texts(picture) or ())
+            varies = wording.varies(self._dataset.captions, picture.captions)
             for version in range(self._dataset.variants if varies else 1):
                 yield self._text(picture, version, first)
 
@@ -85,15 +86,6 @@ class Epochs:
         return picture.fit
 
     def _text(self, picture: Picture, epoch: int, sample: int) -> str:
-        texts = _texts(picture)
-        if texts is None:
-            return picture.caption
-        trigger = self._dataset.sources[picture.source].trigger
+        trigger = trigger_of(self._dataset.sources[picture.source])
         settings = self._dataset.captions
-        return wording.word(texts, settings, trigger, self._seed, epoch, sample)
-
-
-def _texts(picture: Picture) -> tuple[str, ...] | None:
-    """The captions of a picture as they are written, where the report has them."""
-    found: tuple[str, ...] | None = getattr(picture, "captions", None)
-    return found
+        return wording.word(picture.captions, settings, trigger, self._seed, epoch, sample)

@@ -46,3 +46,30 @@ def test_with_default_settings_a_sample_is_its_picture(
                 assert epochs.view(epoch, sample) == picture.fit
                 assert epochs.text(epoch, sample) == picture.caption
         assert len(list(epochs.views())) == len(list(epochs.texts())) == 5
+
+
+def test_cached_captions_take_their_versions_in_turn(bundle: Bundle, report: DatasetReport) -> None:
+    """A picture has so many of them, however often it is repeated; without a cache, no end."""
+    captions = {"shuffle": True, "keep": 1}
+    pictures = tuple(
+        dataclasses.replace(p, captions=(f"{p.name}, a, b, c, d, e, f, g",))
+        for p in report.pictures
+    )
+    report = dataclasses.replace(report, pictures=pictures)
+    wanted = changed(bundle, dataset={"captions": captions, "variants": 3})
+    epochs = Epochs(wanted, report)
+    held = set(epochs.texts())
+    assert len(held) == 15
+    told = {s: [epochs.text(e, s) for e in range(6)] for s in range(15)}
+    assert {text for texts in told.values() for text in texts} == held
+    for texts in told.values():
+        assert texts[:3] == texts[3:]
+        assert {text.partition(",")[0] for text in texts} == {texts[0].partition(",")[0]}
+    alone, twice = told[0], [t for s in (1, 2) for t in told[s]]
+    assert len(set(alone)) == len(set(alone[:3])) == 3
+    assert Counter(Counter(twice).values()) == {4: 3}
+    assert told[1][0] != told[2][0]  # seen twice in one epoch, and not the same both times
+
+    live = Epochs(changed(wanted, memory={"cache_text": False}), report)
+    assert len({live.text(e, 0) for e in range(20)}) > 12
+    assert live.text(3, 0) == live.text(3, 0)
