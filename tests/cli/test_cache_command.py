@@ -49,7 +49,7 @@ def test_what_is_cached_is_shown(lorakit: Command, filled: list[Path]) -> None:
         "WHAT      ENTRIES     SIZE  LAST USED  MADE FOR",
         "pictures    1,200  1.3 MiB  14m ago    pico",
         "captions        1  1.1 KiB  28m ago    pico",
-        r"pictures        3  3.5 KiB  40d ago    a \x1b[31mred\x1b[0m base",
+        r"pictures        3  3.4 KiB  40d ago    a \x1b[31mred\x1b[0m base",
     ]
     assert f"1.3 MiB in {cache_folder()}" in ended.stderr
     told = json.loads(lorakit("cache", "--json").stdout)
