@@ -13,9 +13,9 @@ from typing import Any, Protocol
 from PIL import Image
 from torch import Tensor
 
-from lorakit.dataset.buckets import Fit
-from lorakit.dataset.pictures import prepare
+from lorakit.dataset.pictures import mask, prepare
 from lorakit.dataset.report import Picture
+from lorakit.dataset.views import View
 from lorakit.train.cache import Cache, picture_name, text_name
 from lorakit.train.encoders import Latents, Texts
 from lorakit.train.epochs import Epochs
@@ -86,9 +86,10 @@ class Opened:
     mask: Image.Image | None
 
 
-def opened(picture: Picture, view: Fit) -> Opened:
+def opened(picture: Picture, view: View) -> Opened:
     """A picture of the dataset as a view of it shows it."""
-    return Opened(picture.path.name, prepare(picture.path, view), None)
+    path = picture.path
+    return Opened(path.name, prepare(path, view), mask(path, picture.mask_path, view))
 
 
 class LiveLatents:

@@ -12,9 +12,9 @@ import torch
 
 from lorakit.bundle.models import Bundle
 from lorakit.bundle.paths import cache_folder
-from lorakit.dataset.buckets import Fit
 from lorakit.dataset.report import DatasetReport, Picture
 from lorakit.dataset.scan import scan
+from lorakit.dataset.views import View
 from lorakit.errors import LorakitError
 from lorakit.families.base_model import BaseFacts, inspect
 from lorakit.families.digests import digest
@@ -163,7 +163,7 @@ LOOKAHEAD = 2
 """Pictures that lie opened while one is encoded."""
 
 
-def _opened(missing: Mapping[bytes, tuple[Picture, Fit]]) -> Iterator[tuple[bytes, Opened]]:
+def _opened(missing: Mapping[bytes, tuple[Picture, View]]) -> Iterator[tuple[bytes, Opened]]:
     """Each picture by its name, in order; the next ones are opened while one is worked on."""
     coming: deque[tuple[bytes, Future[Opened]]] = deque()
     with ThreadPoolExecutor(1) as pool:

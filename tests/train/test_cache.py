@@ -13,6 +13,7 @@ from trainings import Watched, batches, changed, prepared, watched
 from lorakit.bundle.models import Bundle
 from lorakit.cache import shards, shelves
 from lorakit.dataset.buckets import fit
+from lorakit.dataset.views import View
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.runs.events import Noted
 from lorakit.train import cache
@@ -122,7 +123,7 @@ def test_what_is_encoded_when_someone_stops_is_kept(
 
 def test_an_entry_that_is_cut_while_it_is_used_names_its_file(tmp_path: Path) -> None:
     held = cache.Cache(tmp_path, "latents", "a vae", "pico")
-    name = cache.picture_name("ab" * 32, fit(40, 40, 32, 8))
+    name = cache.picture_name("ab" * 32, View(fit=fit(40, 40, 32, 8)))
     with held:
         held.put(name, {"mean": torch.ones(4, 8, 8)})
     [file] = shards.files(shelves.place(tmp_path, "latents", "a vae"))

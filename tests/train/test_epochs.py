@@ -11,6 +11,7 @@ from trainings import changed
 
 from lorakit.bundle.models import Bundle
 from lorakit.dataset.report import DatasetReport
+from lorakit.dataset.views import View
 from lorakit.train import prepare
 from lorakit.train.epochs import Epochs
 
@@ -43,7 +44,7 @@ def test_with_default_settings_a_sample_is_its_picture(
         for epoch in (0, 7):
             for sample in range(15):
                 picture = epochs.picture(sample)
-                assert epochs.view(epoch, sample) == picture.fit
+                assert epochs.view(epoch, sample) == View(fit=picture.fit)
                 assert epochs.text(epoch, sample) == picture.caption
         assert len(list(epochs.views())) == len(list(epochs.texts())) == 5
 
