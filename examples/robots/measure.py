@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from PIL import Image
 
-from lorakit.families.base_model import ASSETS
+from lorakit.families.shipped import ASSETS
 from lorakit.train import draws
 from lorakit.train.families.sd1 import FAMILY as sd1
 from lorakit.train.objective import Objective

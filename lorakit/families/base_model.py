@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,23 +13,15 @@ from typing import Any
 from lorakit.bundle.models import PICO, Base, Bundle
 from lorakit.errors import LorakitError
 from lorakit.families.blocks import units
+from lorakit.families.components import weight_files, weighty
 from lorakit.families.families import FAMILIES, Family
 from lorakit.families.header import shapes
 from lorakit.families.ldm_names import LAYERS
+from lorakit.families.locate import locate
+from lorakit.families.pipelines import agree, family_of
+from lorakit.families.shipped import published
 
 PREDICTIONS = ("epsilon", "v_prediction")
-
-ASSETS = Path(__file__).resolve().parent.parent / "assets"
-
-HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")
-
-WEIGHTS = {
-    "unet": "diffusion_pytorch_model",
-    "vae": "diffusion_pytorch_model",
-    "text_encoder": "model",
-    "text_encoder_2": "model",
-}
-"""File stem of the weights in each folder of a pipeline that has any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,114 +76,6 @@ def is_small(bundle: Bundle, base: BaseFacts | None) -> bool:
     return bundle.base.model == PICO or (size is not None and size < SMALL_BYTES)
 
 
-def locate(base: Base, root: Path) -> Path | None:
-    """The folder of a base: shipped, given by path (relative to `root`), or in the Hub's cache.
-
-    None: a Hub id that has to be downloaded first. Raises LorakitError for anything else.
-    """
-    if base.model == PICO:
-        return ASSETS / "pico"
-    given = Path(os.path.expanduser(base.model))  # leaves a ~name that nobody has as it is
-    folder = given if given.is_absolute() else root / given
-    # Not Path.is_dir, which raises where a folder above may not be entered.
-    if os.path.isdir(folder):
-        return folder
-    if os.path.isfile(folder):
-        raise LorakitError(
-            f"The base model {base.model} is a single file, and this version loads folders.",
-            "Convert it to a diffusers folder, or name a Hub id.",
-        )
-    if HUB_ID.match(base.model):
-        with contextlib.suppress(ValueError):  # the Hub's own rules for names are stricter
-            return _cached(base)
-    raise LorakitError(
-        f"The base model {base.model} is neither a folder here nor a Hub id.",
-        f"Looked in {folder}. A Hub id has the form owner/name; pico is shipped with lorakit.",
-    )
-
-
-def _cached(base: Base) -> Path | None:
-    """The folder of a Hub id in the Hub's cache, if all that training needs is there.
-
-    What it needs follows from the folder itself, whatever the bundle says. Raises ValueError for
-    what cannot be a Hub id.
-    """
-    folder = _snapshot(base.model, base.revision or "main")
-    if folder is None or not os.path.isfile(folder / "model_index.json"):
-        return None
-    family = FAMILIES[family_of(folder) or base.family]
-    there = [os.path.isdir(folder / part) for part in family.parts]
-    weights = [weights_of(folder, part) for part in _weighty(family)]
-    return folder if all(there) and all(weights) else None
-
-
-_HUB_RULES = re.compile(r"\b[\w.-]{1,96}\b/\b[\w.-]{1,96}\b", re.ASCII)
-
-
-def _snapshot(model: str, revision: str) -> Path | None:
-    """The folder of a revision in the Hub's cache. Raises ValueError for what cannot be a Hub id.
-
-    Looked for by the documented layout of the cache: importing the Hub's client takes longer than
-    all else that a plan needs.
-    """
-    from huggingface_hub import constants
-
-    if not _HUB_RULES.fullmatch(model) or "--" in model or ".." in model or model.endswith(".git"):
-        raise ValueError(model)
-    cache = Path(constants.HF_HUB_CACHE) / f"models--{model.replace('/', '--')}"
-    commit = revision
-    with contextlib.suppress(OSError):  # a commit has no file in refs
-        commit = (cache / "refs" / revision).read_text(encoding="utf-8").strip()
-    try:
-        return cache / "snapshots" / commit if commit in os.listdir(cache / "snapshots") else None
-    except OSError:
-        return None
-
-
-def _weighty(family: Family) -> list[str]:
-    """Those of a family's parts that have weights."""
-    return [part for part in family.parts if part in WEIGHTS]
-
-
-def family_of(folder: Path) -> str | None:
-    """The family of a diffusers folder by its configuration files, which alone are read; None:
-    none that is known here, or not to be told."""
-    try:
-        index = json.loads((folder / "model_index.json").read_text(encoding="utf-8"))
-        unet = json.loads((folder / "unet" / "config.json").read_text(encoding="utf-8"))
-        return family_by([part for part in ENCODERS if any(index.get(part) or ())], unet)
-    except (OSError, ValueError, AttributeError, TypeError):
-        return None
-
-
-ENCODERS = ("text_encoder", "text_encoder_2", "text_encoder_3")
-"""Folders of text encoders that pipelines have."""
-
-
-def family_by(encoders: list[str], unet: dict[str, Any]) -> str | None:
-    """The family of a pipeline with these of `ENCODERS`, and this configuration of its UNet.
-
-    It goes by what makes the families different, not by sizes: two text encoders, or linear
-    instead of convolutional projections.
-    """
-    added = unet.get("addition_embed_type")
-    if encoders == ["text_encoder", "text_encoder_2"] and added == "text_time":
-        return "sdxl"
-    if encoders == ["text_encoder"] and added is None:
-        return "sd2" if unet.get("use_linear_projection") else "sd1"
-    return None
-
-
-def agree(base: Base, found: str | None) -> None:
-    """Raise where a base turns out to be of another family than the bundle says."""
-    if found and found != base.family:
-        raise LorakitError(
-            f"The base model {base.model} is {FAMILIES[found].title} ({found}), and the bundle says"
-            f" {base.family}.",
-            f'Set base.family = "{found}", or choose a {FAMILIES[base.family].title} model.',
-        )
-
-
 WELL_KNOWN = {
     "compvis/stable-diffusion-v1-4": "sd1",
     "runwayml/stable-diffusion-v1-5": "sd1",
@@ -240,13 +122,6 @@ def usual(name: str, model: str = "") -> BaseFacts:
     )
 
 
-def published(name: str) -> dict[str, Any]:
-    """Configuration of the UNet of a family's published model."""
-    shipped = ASSETS / "configs" / name / "unet.json"
-    made: dict[str, Any] = json.loads(shipped.read_text(encoding="utf-8"))
-    return made
-
-
 def inspect(base: Base, root: Path) -> BaseFacts:
     """The facts of a base; of a Hub id not yet downloaded, those of its family.
 
@@ -287,7 +162,7 @@ def inspect(base: Base, root: Path) -> BaseFacts:
         token_limit=int(text.get("max_position_embeddings", 77)) - 2,
         prediction=str(scheduler.get("prediction_type", "epsilon")),
         weight_bytes=sum(
-            size for part in _weighty(family) for size in weight_files(folder, part).values()
+            size for part in weighty(family) for size in weight_files(folder, part).values()
         ),
         unet=unet if _makes_sense(unet) else {},
         extents=_extents(weight_files(folder, "unet"), family),
@@ -370,34 +245,3 @@ def _config(path: Path, base: Base) -> dict[str, Any]:
         raise LorakitError(
             f"{path} cannot be read: {error.strerror or error}.", "Look at its permissions."
         ) from None
-
-
-def weight_files(folder: Path, part: str) -> dict[Path, int]:
-    """The safetensors files of one part, with sizes: the plain ones, else the fp16 variant.
-
-    Raises LorakitError where there are none.
-    """
-    found = weights_of(folder, part)
-    if found:
-        return found
-    raise LorakitError(
-        f"The base model in {folder} has no weights in {part}.",
-        f"Expected {part}/{WEIGHTS[part]}.safetensors. Pickled weights (.bin, .ckpt) are not read.",
-    )
-
-
-def weights_of(folder: Path, part: str) -> dict[Path, int]:
-    """The safetensors files of one part, with sizes; empty where there are none."""
-    stem = WEIGHTS[part]
-    for pattern in (f"{stem}.safetensors", f"{stem}-*.safetensors", f"{stem}.fp16*.safetensors"):
-        found = {f: f.stat().st_size for f in sorted((folder / part).glob(pattern))}
-        if found:
-            return found
-    return {}
-
-
-def revision(base: BaseFacts) -> str:
-    """The commit of a Hub id that its folder in the Hub's cache is of; empty for other bases."""
-    folder = base.folder
-    from_hub = folder is not None and folder.parent.name == "snapshots" and HUB_ID.match(base.model)
-    return folder.name if folder is not None and from_hub else ""

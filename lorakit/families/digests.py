@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lorakit import durable
 from lorakit.bundle.paths import cache_folder
-from lorakit.families.base_model import WEIGHTS, weights_of
+from lorakit.families.components import WEIGHTS, weights_of
 
 FOLDER = "digests"
 """In lorakit's cache: one JSON file for each large file of a base."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lorakit.errors import ExitCode, LorakitError
-from lorakit.families.base_model import ASSETS
+from lorakit.families.shipped import ASSETS
 from lorakit.live.follow import Seen
 from lorakit.runs import words
 from lorakit.runs.control import myself

@@ -11,7 +11,7 @@ from lorakit.bundle.document import document
 from lorakit.bundle.models import PICO, SCHEMA, Bundle
 from lorakit.bundle.write import replace, tables
 from lorakit.errors import ExitCode, LorakitError
-from lorakit.families.base_model import HUB_ID
+from lorakit.families.locate import HUB_ID
 from lorakit.planner.presets import Preset, parse, shipped, user_folder
 
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from lorakit.bundle.models import Bundle
-from lorakit.families.base_model import ASSETS
 from lorakit.families.families import FAMILIES
+from lorakit.families.shipped import ASSETS
 from lorakit.train import checkpointing, device, optim
 from lorakit.train.adapters import lora
 from lorakit.train.families.stable_diffusion import StableDiffusion

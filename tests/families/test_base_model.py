@@ -8,14 +8,11 @@ import pytest
 
 from lorakit.bundle.models import Base
 from lorakit.errors import LorakitError
-from lorakit.families.base_model import (
-    ASSETS,
-    family_of,
-    inspect,
-    locate,
-    recognised,
-    weight_files,
-)
+from lorakit.families.base_model import inspect, recognised
+from lorakit.families.components import weight_files
+from lorakit.families.locate import locate
+from lorakit.families.pipelines import family_of
+from lorakit.families.shipped import ASSETS
 
 PICO = ASSETS / "pico"
 PARTS = ("scheduler", "text_encoder", "tokenizer", "unet", "vae")

@@ -12,8 +12,8 @@ import pytest
 
 from lorakit.bundle.paths import cache_folder
 from lorakit.families import digests
-from lorakit.families.base_model import ASSETS
 from lorakit.families.digests import digest
+from lorakit.families.shipped import ASSETS
 
 PICO = ASSETS / "pico"
 

@@ -16,7 +16,8 @@ from lorakit.bundle.write import tables
 from lorakit.dataset.buckets import fit
 from lorakit.dataset.report import DatasetReport, Picture
 from lorakit.errors import ExitCode
-from lorakit.families.base_model import BaseFacts, published, usual
+from lorakit.families.base_model import BaseFacts, usual
+from lorakit.families.shipped import published
 from lorakit.hardware.facts import Hardware, Probe, TorchBuild, Tried
 from lorakit.hardware.files import load
 from lorakit.planner.budget import budget

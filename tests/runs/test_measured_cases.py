@@ -13,7 +13,7 @@ import pytest
 
 from lorakit.bundle.write import tables
 from lorakit.errors import LorakitError
-from lorakit.families.base_model import ASSETS
+from lorakit.families.shipped import ASSETS
 from lorakit.hardware.facts import Accelerator, Hardware, TorchBuild
 from lorakit.runs import bench, meter
 from lorakit.runs.bench import Request, measure

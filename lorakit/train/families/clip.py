@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lorakit.errors import LorakitError
-from lorakit.families.base_model import weight_files
+from lorakit.families.components import weight_files
 
 
 @dataclass(frozen=True, slots=True)

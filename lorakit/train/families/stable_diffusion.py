@@ -17,8 +17,9 @@ from torch import Tensor
 
 from lorakit.dataset.buckets import Fit
 from lorakit.errors import ExitCode, LorakitError
-from lorakit.families.base_model import published, weight_files
+from lorakit.families.components import weight_files
 from lorakit.families.families import FAMILIES
+from lorakit.families.shipped import published
 from lorakit.train.adapters import files, lora
 from lorakit.train.families import clip
 from lorakit.train.families.clip import Encoder, complain
