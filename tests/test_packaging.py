@@ -26,6 +26,9 @@ def test_the_wheel_installs_and_brings_its_data(tmp_path: Path) -> None:
     assert len(list((site / "lorakit/_examples/robots/train").glob("*.png"))) == 12
     pico = sum(f.stat().st_size for f in (site / "lorakit/assets/pico").rglob("*") if f.is_file())
     assert 1_000_000 < pico <= 8 * 2**20
+    for name in ("merges.txt.gz", "LICENSE"):
+        shipped = Path("lorakit/assets/clip", name)
+        assert (site / shipped).read_bytes() == (ROOT / shipped).read_bytes()
 
     env = {**os.environ, "PYTHONPATH": str(site)}
     for command, expected in (

@@ -122,7 +122,7 @@ def test_a_hub_id_that_is_not_here(root: Path) -> None:
     facts = survey(bundle(base={"model": "nobody/nothing"}), root)
     assert facts.base is not None
     assert facts.base.folder is None
-    assert facts.prompt_tokens == (None,)
+    assert facts.prompt_tokens == (2,)
     errors = [p for p in check(bundle(), facts) if p.severity == "error"]
     assert any("HF_HUB_OFFLINE" in p.what for p in errors)
 

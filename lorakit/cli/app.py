@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from lorakit import __version__
+from lorakit.cli import captions_app
 from lorakit.errors import ExitCode, LorakitError
 
 app = typer.Typer(
@@ -406,6 +407,8 @@ def save_preset(
 
     raise typer.Exit(command(name, source, title, overwrite))
 
+
+app.add_typer(captions_app.app, name="captions")
 
 bench_app = typer.Typer(
     help="Measure the speed and memory of training steps on this machine.",

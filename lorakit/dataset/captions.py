@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lorakit.errors import ExitCode, LorakitError
+from lorakit.families import clip_vocabulary
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -103,26 +104,30 @@ class Length:
 class Counter:
     """Counts tokens with a base's own tokenizer."""
 
-    def __init__(self, tokenizer: Tokenizer, limit: int) -> None:
+    def __init__(self, tokenizer: Callable[[], Tokenizer], limit: int) -> None:
         self._tokenizer = tokenizer
         self.limit = limit
         """Tokens that are read."""
 
     def measure(self, text: str) -> Length:
         """Tokens of a text, and the part of it behind the limit."""
-        found = self._tokenizer.encode(text, add_special_tokens=False)
+        found = self._tokenizer().encode(text, add_special_tokens=False)
         count = len(found.ids)
         return Length(count, text[found.offsets[self.limit][0] :] if count > self.limit else "")
 
 
 def counter(folder: Path | None, limit: int) -> Counter | None:
-    """The counter of the base in this folder; None where its tokenizer is not there or not read."""
-    if folder is None:
-        return None
+    """The counter of the base in this folder; of one that is not here, or is a single file, CLIP's.
+
+    None where the folder's tokenizer is not there or cannot be read.
+    """
+    if folder is None or folder.is_file():
+        return Counter(clip_vocabulary.shipped, limit)  # built when there is something to count
     try:
-        return Counter(_tokenizer(folder / "tokenizer"), limit)
+        tokenizer = _tokenizer(folder / "tokenizer")
     except Exception:  # the library raises bare Exception for a missing or damaged file
         return None
+    return Counter(lambda: tokenizer, limit)
 
 
 @cache
@@ -130,32 +135,9 @@ def _tokenizer(folder: Path) -> Tokenizer:
     from tokenizers import Tokenizer
 
     whole = folder / "tokenizer.json"
-    tokenizer = Tokenizer.from_file(str(whole)) if whole.is_file() else _clip(folder)
+    if not whole.is_file():
+        return clip_vocabulary.of_folder(folder)
+    tokenizer = Tokenizer.from_file(str(whole))
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    return tokenizer
-
-
-def _clip(folder: Path) -> Tokenizer:
-    """CLIP's tokenizer from its two files, built as transformers builds its fast one."""
-    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
-
-    pieces = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
-    tokenizer = Tokenizer(
-        models.BPE.from_file(
-            str(folder / "vocab.json"),
-            str(folder / "merges.txt"),
-            end_of_word_suffix="</w>",
-            unk_token="<|endoftext|>",
-        )
-    )
-    tokenizer.normalizer = normalizers.Sequence(
-        [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()]
-    )
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(pieces), behavior="removed", invert=True),
-            pre_tokenizers.ByteLevel(add_prefix_space=False),
-        ]
-    )
     return tokenizer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from lorakit.bundle.models import Base, Bundle, Dataset
@@ -41,23 +41,21 @@ def base(answers: Answers, here: Path) -> BaseFacts:
     return inspect(recognised(taken, here), here)
 
 
-def folder(path: str, here: Path) -> None:
-    """Make sure that a folder of pictures is there. Raises LorakitError with the nearest one."""
+def folder(path: str, here: Path) -> Path:
+    """The absolute folder of pictures. Raises LorakitError with the nearest one if it is not
+    there."""
     from lorakit.dataset.findings import missing_folder
 
     place = Path(resolve(_path(path), here))
     if not place.is_dir():
         problem = missing_folder(0, path, place)
         raise LorakitError(problem.what, problem.fix)
+    return place
 
 
 def pictures(state: State, progress: Progress) -> DatasetReport:
     """What the folders hold, at the resolution proposed so far. Raises LorakitError."""
-    sources = [
-        {"path": _path(f.path), "repeats": f.repeats, "trigger": f.trigger}
-        for f in state.answers.folders
-        if f.path
-    ]
+    sources = [{**asdict(f), "path": _path(f.path)} for f in state.answers.folders if f.path]
     if not sources:
         raise LorakitError("No folder of pictures is given.", "Type or paste the path of one.")
     shape = {key: state.proposal.value(f"dataset.{key}") for key in ("resolution", "buckets")}

@@ -135,7 +135,15 @@ def test_without_a_readable_tokenizer_nothing_is_counted(
     if damage == "garbage":
         (tiny_tokenizer(tmp_path) / "tokenizer" / "vocab.json").write_text("{")
     assert captions.counter(tmp_path, 75) is None
-    assert captions.counter(None, 75) is None
+
+
+def test_a_base_that_is_not_here_or_a_single_file_is_counted_with_clip(tmp_path: Path) -> None:
+    (tmp_path / "base.safetensors").touch()
+    for place in (None, tmp_path / "base.safetensors"):
+        counter = captions.counter(place, 5)
+        assert counter is not None
+        assert counter.measure("a photo of a cat") == captions.Length(5, "")
+        assert counter.measure("a photo of an ohwx cat") == captions.Length(6, "cat")
 
 
 def test_counts_as_transformers_does(

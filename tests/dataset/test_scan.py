@@ -259,7 +259,7 @@ def test_captions_longer_than_the_encoder_reads(
     assert "last words" in problem.fix
     louder = [f.what for f in looked(tmp_path / "set", facts, trigger="words").findings]
     assert "never learned there: long.png" in louder[0]
-    assert looked(tmp_path / "set", base()).too_long is None
+    assert looked(tmp_path / "set", base(tmp_path)).too_long is None
 
 
 def test_a_missing_folder_is_named_with_what_is_there(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from textual.widgets import Input, Static
 from lorakit.dataset.report import DatasetReport
 from lorakit.errors import LorakitError
 from lorakit.runs.words import plural
+from lorakit.tui.captions import EditCaptions
 from lorakit.tui.field import Field, Line, PathLine
 from lorakit.tui.frame import StepScreen
 from lorakit.tui.words import lines, plain, problems
@@ -25,13 +26,14 @@ class PicturesScreen(StepScreen):
     """A folder and a trigger, and below them what the folder holds."""
 
     STEP = "pictures"
-    KEYS = "enter next   tab complete   pgup/pgdn read   esc back   F1 help   ctrl+q leave"
+    KEYS = "enter next   tab complete   pgup/pgdn read   F2 captions   esc back   F1 help"
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "app.focus_previous", "field before", id="pictures.up", show=False),
         Binding("down", "app.focus_next", "next field", id="pictures.down", show=False),
         Binding("pagedown", "read(1)", "read on", id="pictures.read", priority=True),
         Binding("pageup", "read(-1)", "read back", id="pictures.back", priority=True),
+        Binding("f2", "captions", "captions", id="pictures.captions", priority=True),
     ]
 
     def body(self) -> list[Widget]:
@@ -132,6 +134,29 @@ class PicturesScreen(StepScreen):
     def action_read(self, by: int) -> None:
         """Scroll the report by a page."""
         self.read(self.query_one("#report-scroll"), by)
+
+    def action_captions(self) -> None:
+        """Change captions; what was changed is looked at again."""
+        wanted = self.gathered()
+        try:
+            places = [
+                look.folder(folder.path, wanted.folder)
+                for folder in wanted.answers.folders
+                if folder.path
+            ]
+        except LorakitError as error:
+            self.say(error.message, error.hint)
+            return
+        if not places:
+            self.say("There is no folder yet.", "Type where the pictures are.")
+            return
+        trigger = wanted.answers.folders[0].trigger
+        self.app.push_screen(EditCaptions(places, trigger), self._edited)
+
+    def _edited(self, changed: bool | None) -> None:
+        if changed:
+            self.state = self.gathered().knowing(report=None)
+            self._look()
 
     def action_next(self) -> None:
         """Look at what is typed; go on where that has been done and there are pictures."""

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from lorakit.dataset import captions, difference, edits, journal
+from lorakit.errors import ExitCode, LorakitError
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=60)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Four pictures, of which two have captions, in a folder that kohya would read."""
+    inside = tmp_path / "pictures" / "40_ohwx man"
+    inside.mkdir(parents=True)
+    for n in range(4):
+        Image.new("RGB", (8, 8), (n, 0, 0)).save(inside / f"{n}.png")
+    (inside / "0.txt").write_bytes(b"\xef\xbb\xbfa dog, Blurry ,beach\r\n")
+    (inside / "1.caption").write_bytes("köter, house".encode("utf-16"))
+    (inside / "alone.txt").write_text("a dog of no picture")
+    return tmp_path / "pictures"
+
+
+def every_file(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("change", "old", "new"),
+    [
+        (edits.trigger("ohwx"), "a dog", "ohwx, a dog"),
+        (edits.trigger("ohwx", " "), "a dog", "ohwx a dog"),
+        (edits.trigger("ohwx"), "a dog, OHWX", "a dog, OHWX"),
+        (edits.trigger("ohwx"), "a dog, ohwxes", "ohwx, a dog, ohwxes"),
+        (edits.trigger("ohwx"), "", "ohwx"),
+        (edits.trigger(" "), "a dog", "a dog"),
+        (edits.replace("dog", "cat"), "a dog, Dog", "a cat, Dog"),
+        (edits.replace("dog", "cat", any_case=True), "a dog, Dog", "a cat, cat"),
+        (edits.replace(".", ""), "a. dog", "a dog"),
+        (edits.replace("dog", r"\1"), "a dog", r"a \1"),
+        (edits.replace(r"(\w+) dog", r"dog \1", regex=True), "old dog", "dog old"),
+        (edits.remove(["blurry"]), "a dog, Blurry ,beach\n", "a dog,beach\n"),
+        (edits.remove(["dog"]), "a dog, beach", "a dog, beach"),
+        (edits.remove(["a  dog"]), "a dog, beach", "beach"),
+        (edits.remove(["a"], ";"), "a; b", "b"),
+        (edits.remove([" "]), "a,,b", "a,,b"),
+        (
+            edits.each_line(edits.trigger("x")),
+            "one\n\nx two\r\nthree",
+            "x, one\n\nx two\r\nx, three",
+        ),
+    ],
+)
+def test_what_a_caption_becomes(change: edits.Change, old: str, new: str) -> None:
+    assert change(old) == new
+
+
+def test_an_expression_that_is_none_is_a_sentence() -> None:
+    for find, new in (("(", ""), ("a", r"\2"), ("a", r"\g<b>")):
+        with pytest.raises(LorakitError, match="no regular expression"):
+            edits.replace(find, new, regex=True)
+    with pytest.raises(LorakitError, match="nothing to find"):
+        edits.replace("", "x")
+
+
+@given(TEXTS, TEXTS.filter(str.strip))
+def test_a_trigger_is_there_afterwards_and_is_put_there_once(text: str, words: str) -> None:
+    change = edits.trigger(words)
+    once = change(text)
+    assert once.endswith(text) or not text.strip()
+    assert captions.holds(once, words.strip()) or not words.strip()[-1].isalnum()
+    if captions.holds(once, words.strip()):
+        assert change(once) == once
+
+
+@given(st.lists(TEXTS.filter(lambda t: "," not in t), max_size=6), TEXTS)
+def test_only_the_named_tag_goes(pieces: list[str], tag: str) -> None:
+    left = edits.remove([tag])(",".join(pieces)).split(",")
+
+    def plain(found: list[str]) -> list[str]:
+        return [w for piece in found if (w := captions.folded(piece).casefold())]
+
+    wanted = captions.folded(tag).casefold()
+    if "," not in tag:
+        assert plain(left) == [w for w in plain(pieces) if w != wanted]
+
+
+def test_a_change_is_planned_made_and_taken_back(folder: Path) -> None:
+    before = every_file(folder)
+    plan = edits.plan(folder, "leave out blurry", edits.remove(["blurry"]))
+    assert every_file(folder) == before
+    assert [(e.name, e.old, e.new) for e in plan.edits] == [
+        ("40_ohwx man/0.txt", "a dog, Blurry ,beach\r\n", "a dog,beach\r\n")
+    ]
+    assert plan.same == 1
+    journal.apply(plan)
+    assert (folder / "40_ohwx man/0.txt").read_bytes() == b"a dog,beach\r\n"
+    second = edits.plan(folder, "trigger", edits.trigger("ohwx"))
+    journal.apply(second)
+    assert (folder / "40_ohwx man/1.caption").read_bytes() == "ohwx, köter, house".encode()
+    last = journal.last(folder)
+    assert last is not None
+    assert last.what == "trigger"
+    assert journal.undo(last) == 2
+    first = journal.last(folder)
+    assert first is not None
+    assert journal.undo(first) == 1
+    assert journal.last(folder) is None
+    assert every_file(folder) == before
+    assert not (folder / journal.FOLDER).exists()
+
+
+def test_missing_captions_come_from_the_name_of_the_folder(folder: Path) -> None:
+    plan = edits.fill(folder)
+    assert [(e.name, e.before, e.new) for e in plan.edits] == [
+        ("40_ohwx man/2.txt", None, "ohwx man"),
+        ("40_ohwx man/3.txt", None, "ohwx man"),
+    ]
+    before = every_file(folder)
+    entry = journal.apply(plan)
+    assert entry is not None
+    assert edits.fill(folder).edits == ()
+    assert journal.undo(entry) == 2
+    assert every_file(folder) == before
+
+
+def test_what_changed_in_between_is_never_overwritten(folder: Path) -> None:
+    plan = edits.plan(folder, "cat", edits.replace("dog", "cat"))
+    (folder / "40_ohwx man/0.txt").write_text("a dog by hand")
+    with pytest.raises(LorakitError, match=r"0\.txt changed since") as raised:
+        journal.apply(plan)
+    assert raised.value.code == ExitCode.DATA
+    assert (folder / "40_ohwx man/0.txt").read_text() == "a dog by hand"
+    entry = journal.apply(edits.plan(folder, "cat", edits.replace("dog", "cat")))
+    assert entry is not None
+    (folder / "40_ohwx man/0.txt").write_text("by hand again")
+    with pytest.raises(LorakitError, match="nothing was taken back"):
+        journal.undo(entry)
+    assert (folder / "40_ohwx man/0.txt").read_text() == "by hand again"
+    assert journal.undo(entry, force=True) == 1
+    assert (folder / "40_ohwx man/0.txt").read_text() == "a dog by hand"
+
+
+def test_a_change_that_was_cut_off_can_be_taken_back(folder: Path) -> None:
+    """Killed after the old texts were kept and the first of two files was written."""
+    before = every_file(folder)
+    plan = edits.plan(folder, "trigger", edits.trigger("ohwx"))
+    entry = journal.apply(plan)
+    assert entry is not None
+    second = plan.edits[1]
+    assert second.before is not None
+    (folder / second.name).write_bytes(second.before)
+    assert journal.changed_since(entry) == []
+    assert journal.undo(entry) == 1
+    assert every_file(folder) == before
+
+
+def test_a_caption_that_cannot_be_read_is_refused_by_name(folder: Path) -> None:
+    (folder / "40_ohwx man/2.txt").write_bytes(b"a man\x92s hat")
+    plan = edits.plan(folder, "trigger", edits.trigger("ohwx"))
+    assert [e.message for e in plan.refused] == ["2.txt is not UTF-8: byte 0x92 at 5."]
+
+
+def test_a_file_of_old_texts_cannot_reach_outside_its_folder(folder: Path) -> None:
+    (folder / journal.FOLDER).mkdir()
+    (folder / journal.FOLDER / "000001.json").write_text(
+        '{"what": "x", "when": 0, "edits": [{"name": "../../x", "before": null, "after": ""}]}'
+    )
+    with pytest.raises(LorakitError, match="outside the folder"):
+        journal.last(folder)
+
+
+def test_tags_are_counted_once_a_caption(folder: Path) -> None:
+    (folder / "40_ohwx man/0.txt").write_text("house, a  dog, house")
+    assert dict(edits.tags(folder)) == {"house": 2, "a dog": 1, "köter": 1}
+
+
+def test_a_difference_shows_all_of_what_differs() -> None:
+    assert difference.lines("a\nsame", "b\nsame", 40) == ["  - a", "  + b"]
+    assert difference.lines("", "new", 40) == ["  + new"]
+    assert difference.lines("a\x1b[2J", "b", 40) == ["  - a [2J", "  + b"]
+    assert difference.lines("a\n", "a\r\n", 40) == ["  only line ends differ"]
+
+
+@given(TEXTS, TEXTS, st.integers(30, 100))
+def test_a_difference_fits_the_screen(old: str, new: str, width: int) -> None:
+    assert all(len(line) <= width for line in difference.lines(old, new, width))
