@@ -72,7 +72,9 @@ def unet(state: Mapping[str, Any], layers: int) -> dict[str, Any]:
 
 def _resnet(name: str) -> str:
     for ours, theirs in _RESNET.items():
-        name = re.sub(rf"(_blocks?\.\d+(\.0)?)\.{ours}\.", rf"\1.{theirs}.", name)
+        name = re.sub(
+            rf"^((in|out)put_blocks\.\d+\.0|middle_block\.\d)\.{ours}\.", rf"\1.{theirs}.", name
+        )
     return name
 
 
@@ -161,9 +163,8 @@ def _back(name: str) -> str:
 
 def whole(family: str, parts: Mapping[str, Any]) -> dict[str, Any]:
     """All weights of a single file from the models of its parts, which lie in a dict by folder."""
-    found = {"alphas_cumprod": None} if family == "sd1" else {}
     made = parts["unet"]
-    found |= _under(UNET, unet(made.state_dict(), made.config["layers_per_block"]))
+    found = _under(UNET, unet(made.state_dict(), made.config["layers_per_block"]))
     levels = len(parts["vae"].config["block_out_channels"])
     found |= _under(VAE, vae(parts["vae"].state_dict(), levels))
     for part, prefix in TEXTS[family].items():
@@ -171,7 +172,6 @@ def whole(family: str, parts: Mapping[str, Any]) -> dict[str, Any]:
         opened = prefix.endswith(".model.")
         text = open_clip(state, last=family == "sd2") if opened else clip(state)
         found |= _under(prefix, text)
-    found.pop("alphas_cumprod", None)
     return found
 
 
@@ -222,3 +222,106 @@ def real_shapes(family: str, configs: Path) -> dict[str, tuple[int, ...]]:
             kind = CLIPTextModelWithProjection if second else CLIPTextModel
             parts[part] = kind(CLIPTextConfig(**config(part)))
     return {name: tuple(value.shape) for name, value in whole(family, parts).items()}
+
+
+_TINY: dict[str, Any] = {
+    "sample_size": 64,
+    "block_out_channels": (32, 64),
+    "layers_per_block": 2,
+    "down_block_types": ("CrossAttnDownBlock2D", "DownBlock2D"),
+    "up_block_types": ("UpBlock2D", "CrossAttnUpBlock2D"),
+    "cross_attention_dim": 32,
+}
+TINY: dict[str, dict[str, Any]] = {
+    "sd1": {**_TINY, "attention_head_dim": 8},
+    "sd2": {**_TINY, "attention_head_dim": (1, 1), "use_linear_projection": True},
+    "sdxl": {
+        **_TINY,
+        "sample_size": 128,
+        "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
+        "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D"),
+        "transformer_layers_per_block": (1, 2),
+        "cross_attention_dim": 64,
+        "attention_head_dim": (1, 1),
+        "use_linear_projection": True,
+        "addition_embed_type": "text_time",
+        "addition_time_embed_dim": 8,
+        "projection_class_embeddings_input_dim": 32 + 6 * 8,
+    },
+}
+"""UNets of the families' own make, with heads and groups as published, as these no shape says."""
+
+
+def tiny_parts(family: str) -> dict[str, Any]:
+    """Small random models of every part, as the published ones are made."""
+    import torch
+    from diffusers import AutoencoderKL
+    from diffusers import UNet2DConditionModel as UNet
+    from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
+
+    def text(layers: int, act: str, projected: bool = False) -> Any:
+        kind = CLIPTextModelWithProjection if projected else CLIPTextModel
+        return kind(
+            CLIPTextConfig(
+                hidden_size=32,
+                intermediate_size=64,
+                num_hidden_layers=layers,
+                num_attention_heads=1,
+                projection_dim=32,
+                hidden_act=act,
+            )
+        )
+
+    torch.manual_seed(0)
+    made: dict[str, Any] = {
+        "unet": UNet(**TINY[family]),
+        "vae": AutoencoderKL(
+            down_block_types=("DownEncoderBlock2D",) * 2,
+            up_block_types=("UpDecoderBlock2D",) * 2,
+            block_out_channels=(32, 64),
+            layers_per_block=1,
+            norm_num_groups=32,
+            scaling_factor=0.13025 if family == "sdxl" else 0.18215,
+        ),
+        "text_encoder": text(2, "gelu" if family == "sd2" else "quick_gelu"),
+    }
+    if family == "sdxl":
+        made["text_encoder_2"] = text(3, "gelu", projected=True)
+    return made
+
+
+def tiny_folder(family: str, parts: Mapping[str, Any], folder: Path) -> Path:
+    """These models in a diffusers folder, with CLIP's tokenizers and the published scheduler."""
+    import diffusers
+    from transformers import CLIPTokenizer
+
+    from lorakit.families import clip_vocabulary
+    from lorakit.families.shipped import configuration
+
+    clip_vocabulary.write(folder / "vocabulary")
+
+    def tokenizer(pad: str) -> Any:
+        return CLIPTokenizer.from_pretrained(folder / "vocabulary", pad_token=pad)
+
+    told = configuration(family, "scheduler")
+    more: dict[str, Any] = {"scheduler": getattr(diffusers, told["_class_name"]).from_config(told)}
+    more["tokenizer"] = tokenizer("!" if family == "sd2" else clip_vocabulary.END)
+    if family == "sdxl":
+        more["tokenizer_2"] = tokenizer("!")
+        pipe = diffusers.StableDiffusionXLPipeline(**parts, **more)
+    else:
+        more |= {"safety_checker": None, "feature_extractor": None}
+        pipe = diffusers.StableDiffusionPipeline(**parts, **more, requires_safety_checker=False)
+    pipe.save_pretrained(folder)
+    return folder
+
+
+def tiny_file(
+    family: str, parts: Mapping[str, Any], file: Path, more: Mapping[str, Any] | None = None
+) -> Path:
+    """These models in one file of the published layout; `more` are further tensors in it."""
+    from safetensors.torch import save_file
+
+    weights = {n: v.contiguous() for n, v in whole(family, parts).items()}
+    save_file({**weights, **(more or {})}, file, {"format": "pt"})
+    return file

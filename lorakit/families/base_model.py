@@ -1,4 +1,4 @@
-"""Looks at a base model's folder: which family, which sizes, what is missing. Reads no weights."""
+"""Looks at a base model: which family, which sizes, what is missing. Reads no weights."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from lorakit.bundle.models import PICO, Base, Bundle
 from lorakit.errors import LorakitError
+from lorakit.families import components, single_file
 from lorakit.families.blocks import units
-from lorakit.families.components import weight_files, weighty
 from lorakit.families.families import FAMILIES, Family
 from lorakit.families.header import shapes
 from lorakit.families.ldm_names import LAYERS
 from lorakit.families.locate import locate
-from lorakit.families.pipelines import agree, family_of
-from lorakit.families.shipped import published
+from lorakit.families.pipelines import agree, family_of, schedule_of
+from lorakit.families.recognise import recognise
+from lorakit.families.shipped import configuration, published
+from lorakit.families.single_file import zero_snr
 
 PREDICTIONS = ("epsilon", "v_prediction")
 
@@ -35,12 +37,13 @@ class Extent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseFacts:
-    """What the configuration files of a base say."""
+    """What the configuration files of a base say, or the header of its one file."""
 
     model: str
     """As the bundle has it."""
     folder: Path | None
-    """Where it lies; None for a Hub id that is not in the local cache."""
+    """Where it lies, which is one file for some; None for a Hub id that is not in the local
+    cache."""
     family: str
     resolution: int
     """Side of its square pictures, in pixels."""
@@ -51,7 +54,7 @@ class BaseFacts:
     token_limit: int
     """Tokens of a caption that are read, without start and end."""
     prediction: str
-    """`epsilon` or `v_prediction`."""
+    """`epsilon` or `v_prediction`: as the bundle says, else as the base says itself."""
     weight_bytes: int | None
     """Size on disk of the weights that training loads."""
     unet: Mapping[str, Any] = field(default_factory=dict)
@@ -59,6 +62,19 @@ class BaseFacts:
     it makes no sense."""
     extents: Mapping[str, Extent] = field(default_factory=dict)
     """For each value of `adapter.targets`; empty where its UNet is not here to be looked at."""
+    scheduler: Mapping[str, Any] = field(default_factory=dict)
+    """Configuration of its noise schedule, with what the bundle says in it."""
+    says: str = ""
+    """What it says itself that it predicts; empty where it does not."""
+    says_zero_snr: bool = False
+    """Whether it says itself that its noise schedule ends at SNR 0."""
+    notes: tuple[str, ...] = ()
+    """What was chosen of what is there, such as weights in half precision."""
+
+    @property
+    def zero_snr(self) -> bool:
+        """Whether its noise schedule ends at SNR 0."""
+        return bool(self.scheduler.get("rescale_betas_zero_snr"))
 
     @property
     def guessed(self) -> bool:
@@ -95,19 +111,21 @@ WELL_KNOWN = {
 
 
 def recognised(base: Base, root: Path) -> Base:
-    """The base with the family that its folder has; of a Hub id that is not here, the one that is
-    well known; else as it is.
+    """The base with the family that its folder or file has; of a Hub id that is not here, the one
+    that is well known; else as it is.
 
     Raises LorakitError where there is no such base.
     """
-    folder = locate(base, root)
-    family = WELL_KNOWN.get(base.model.lower()) if folder is None else family_of(folder)
+    place = locate(base, root)
+    known = WELL_KNOWN.get(base.model.lower())
+    family = known if place is None else recognise(place, pickles=base.pickle).family
     return base.model_copy(update={"family": family}) if family else base
 
 
-def usual(name: str, model: str = "") -> BaseFacts:
+def usual(name: str, model: str = "", base: Base | None = None) -> BaseFacts:
     """What is true of any base of a family, as long as the base itself is not here."""
     family = FAMILIES[name]
+    scheduler = _scheduled(configuration(name, "scheduler"), base)
     return BaseFacts(
         model=model,
         folder=None,
@@ -116,10 +134,19 @@ def usual(name: str, model: str = "") -> BaseFacts:
         size_step=family.size_step,
         latent_factor=8,
         token_limit=family.token_limit,
-        prediction="epsilon",
+        prediction=scheduler["prediction_type"],
         weight_bytes=None,
         unet=published(name),
+        scheduler=scheduler,
     )
+
+
+def _scheduled(scheduler: Mapping[str, Any], base: Base | None) -> dict[str, Any]:
+    """A noise schedule with what a bundle says of it."""
+    made = {"prediction_type": "epsilon", **scheduler}
+    if base and base.prediction:
+        made["prediction_type"] = base.prediction
+    return zero_snr(made) if base and base.zero_snr else made
 
 
 def inspect(base: Base, root: Path) -> BaseFacts:
@@ -127,49 +154,93 @@ def inspect(base: Base, root: Path) -> BaseFacts:
 
     Raises LorakitError naming what is missing or of another family.
     """
+    place = locate(base, root)
+    if place is None:
+        return usual(base.family, base.model, base)
+    if os.path.isfile(place):
+        return _of_file(base, place)
+    return _of_folder(base, place)
+
+
+def _of_file(base: Base, file: Path) -> BaseFacts:
+    found = recognise(file, pickles=base.pickle)
+    if found.kind in ("checkpoint", "unet"):
+        agree(base, found.family)
+    if found.problem:
+        raise LorakitError(found.problem, found.fix)
+    opened = single_file.opened(file)
+    matrices = single_file.layers(opened.shapes("unet"))
+    predicts = {"epsilon": "the noise", "v_prediction": "v"}
+    made = _facts(base, file, opened.configs, _extents(matrices, FAMILIES[base.family]))
+    silent = not found.prediction and not base.prediction
+    said = f"does not say what it predicts, taken: {predicts[made.prediction]}"
+    return replace(
+        made,
+        says=found.prediction,
+        says_zero_snr=found.zero_snr,
+        notes=(f"{file.name} {said}",) if silent else (),
+    )
+
+
+def _of_folder(base: Base, folder: Path) -> BaseFacts:
     family = FAMILIES[base.family]
-    folder = locate(base, root)
-    if folder is None:
-        return usual(family.name, base.model)
     _config(folder / "model_index.json", base)
     found = family_of(folder)
     agree(base, found)
     missing = [p for p in family.parts if not os.path.isdir(folder / p)]
     if missing:
+        there = ", ".join(sorted(f.name for f in folder.iterdir() if f.is_dir())) or "none"
         raise LorakitError(
-            f"The base model {base.model} lacks {', '.join(missing)}.",
+            f"The base model {base.model} lacks {', '.join(missing)}; its folders: {there}.",
             f"A {family.title} folder as diffusers writes it holds {', '.join(family.parts)}.",
         )
-    unet = _config(folder / "unet" / "config.json", base)
-    vae = _config(folder / "vae" / "config.json", base)
-    text = _config(folder / "text_encoder" / "config.json", base)
-    scheduler = _config(folder / "scheduler" / "scheduler_config.json", base)
+    named = {p: "scheduler_config.json" if p == "scheduler" else "config.json" for p in _CONFIGURED}
+    configs = {p: _config(folder / p / named[p], base) for p in _CONFIGURED}
     if found is None:
         raise LorakitError(
             f"The base model {base.model} is none of"
             f" {', '.join(f.title for f in FAMILIES.values())}.",
             "Choose a model of one of these families.",
         )
-    _suits(base, unet, vae, scheduler)
+    _suits(base, configs["unet"], configs["vae"], configs["scheduler"])
+    facts = _facts(base, folder, configs, _counted(components.weight_files(folder, "unet"), family))
+    says, zero = schedule_of(folder)
+    notes = components.notes(folder, family)
+    return replace(facts, says=says, says_zero_snr=zero, notes=notes)
+
+
+_CONFIGURED = ("unet", "vae", "text_encoder", "scheduler")
+"""Parts whose configuration says what a training has to know."""
+
+
+def _facts(
+    base: Base,
+    place: Path,
+    configs: Mapping[str, Mapping[str, Any]],
+    extents: Mapping[str, Extent],
+) -> BaseFacts:
+    """What follows from the configurations of `_CONFIGURED`."""
+    unet, vae, text = (configs[part] for part in ("unet", "vae", "text_encoder"))
     latent_factor = 2 ** (len(_channels(vae, "vae", base)) - 1)
+    scheduler = _scheduled(configs["scheduler"], base)
+    parts = components.weighty(FAMILIES[base.family])
     return BaseFacts(
         model=base.model,
-        folder=folder,
-        family=family.name,
+        folder=place,
+        family=base.family,
         resolution=int(unet.get("sample_size") or 64) * latent_factor,
         size_step=latent_factor * 2 ** (len(_channels(unet, "unet", base)) - 1),
         latent_factor=latent_factor,
         token_limit=int(text.get("max_position_embeddings", 77)) - 2,
-        prediction=str(scheduler.get("prediction_type", "epsilon")),
-        weight_bytes=sum(
-            size for part in weighty(family) for size in weight_files(folder, part).values()
-        ),
+        prediction=str(scheduler["prediction_type"]),
+        weight_bytes=sum(components.weight_bytes(place, part) for part in parts),
         unet=unet if _makes_sense(unet) else {},
-        extents=_extents(weight_files(folder, "unet"), family),
+        extents=extents,
+        scheduler=scheduler,
     )
 
 
-def _makes_sense(unet: dict[str, Any]) -> bool:
+def _makes_sense(unet: Mapping[str, Any]) -> bool:
     """Whether a configuration can be counted; what is wrong with one, building the model says."""
     try:
         return units(unet) != ()
@@ -177,14 +248,19 @@ def _makes_sense(unet: dict[str, Any]) -> bool:
         return False
 
 
-def _extents(files: Iterable[Path], family: Family) -> dict[str, Extent]:
-    """Counted in the headers of a UNet's weights; what is wrong with those, loading them says."""
+def _counted(files: Iterable[Path], family: Family) -> dict[str, Extent]:
+    """From the headers of a UNet's weights; what is wrong with those, loading them says."""
     try:
         found = [item for file in files for item in shapes(file).items()]
     except (OSError, ValueError):
         return {}
     matrices = [(name, shape) for name, shape in found if len(shape) > 1]
     layers = {n.removesuffix(".weight"): s for n, s in matrices if n.endswith(".weight")}
+    return _extents(layers, family)
+
+
+def _extents(layers: Mapping[str, tuple[int, ...]], family: Family) -> dict[str, Extent]:
+    """By the shapes of a UNet's layers."""
     named = {targets: family.adapted(layers, targets) for targets in family.targets}
     return {
         targets: Extent(
@@ -216,7 +292,7 @@ def _suits(
         )
 
 
-def _channels(config: dict[str, Any], part: str, base: Base) -> list[int]:
+def _channels(config: Mapping[str, Any], part: str, base: Base) -> list[int]:
     found = config.get("block_out_channels")
     if not isinstance(found, list) or not found:
         raise LorakitError(

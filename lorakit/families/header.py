@@ -14,6 +14,9 @@ MAX_BYTES = 100_000_000
 """The format's own limit of a header."""
 
 
+_BITS = {"F64": 64, "I64": 64, "F32": 32, "I32": 32, "F16": 16, "BF16": 16, "I16": 16}
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
     """One tensor in a file."""
@@ -27,9 +30,9 @@ class Stored:
     """The byte behind its last one."""
 
     @property
-    def count(self) -> int:
-        """Numbers in it."""
-        return math.prod(self.shape)
+    def bytes(self) -> int:
+        """Its size; what is not named here has a byte a number."""
+        return math.prod(self.shape) * _BITS.get(self.dtype, 8) // 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,11 @@ class Header:
     metadata: Mapping[str, str] = field(default_factory=dict)
     promised_bytes: int = 0
     """Size of the whole file, if it is complete."""
+
+    @property
+    def offsets(self) -> bool:
+        """Whether it says where each tensor lies, as safetensors does and pickles do not."""
+        return any(tensor.end for tensor in self.tensors.values())
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Of one tensor; empty where there is none."""

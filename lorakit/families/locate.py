@@ -18,28 +18,24 @@ HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")
 
 
 def locate(base: Base, root: Path) -> Path | None:
-    """The folder of a base: shipped, given by path (relative to `root`), or in the Hub's cache.
+    """The folder or file of a base: shipped, given by path (relative to `root`), or in the Hub's
+    cache.
 
     None: a Hub id that has to be downloaded first. Raises LorakitError for anything else.
     """
     if base.model == PICO:
         return ASSETS / "pico"
     given = Path(os.path.expanduser(base.model))  # leaves a ~name that nobody has as it is
-    folder = given if given.is_absolute() else root / given
+    place = given if given.is_absolute() else root / given
     # Not Path.is_dir, which raises where a folder above may not be entered.
-    if os.path.isdir(folder):
-        return folder
-    if os.path.isfile(folder):
-        raise LorakitError(
-            f"The base model {base.model} is a single file, and this version loads folders.",
-            "Convert it to a diffusers folder, or name a Hub id.",
-        )
+    if os.path.isdir(place) or os.path.isfile(place):
+        return place
     if HUB_ID.match(base.model):
         with contextlib.suppress(ValueError):  # the Hub's own rules for names are stricter
             return _cached(base)
     raise LorakitError(
-        f"The base model {base.model} is neither a folder here nor a Hub id.",
-        f"Looked in {folder}. A Hub id has the form owner/name; pico is shipped with lorakit.",
+        f"The base model {base.model} is no file or folder here, and no Hub id.",
+        f"Looked for {place}. A Hub id has the form owner/name; pico is shipped with lorakit.",
     )
 
 

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from lorakit.families import components, layouts, pipelines, sniff
+from lorakit.families import components, layouts, pickled, pipelines, sniff
 from lorakit.families.families import FAMILIES
 from lorakit.families.header import Header
 
@@ -36,12 +36,15 @@ class Recognised:
     """Of the file, or of the weights in a folder."""
 
 
-def recognise(path: Path) -> Recognised:
-    """What the file or folder at a path is. Never raises: what cannot be read is its problem."""
+def recognise(path: Path, pickles: bool = False) -> Recognised:
+    """What the file or folder at a path is. Never raises: what cannot be read is its problem.
+
+    `pickles`: names in pickled weights are read, too; none of their code is run.
+    """
     try:
         if os.path.isdir(path):
             return _folder(path)
-        return _file(path)
+        return _file(path, pickles)
     except FileNotFoundError:
         return _broken(path, "is not there", "Look at its name.", "missing", None)
     except OSError as error:
@@ -49,13 +52,29 @@ def recognise(path: Path) -> Recognised:
         return _broken(path, text, "Look at its permissions.", "broken", None)
 
 
-def _file(path: Path) -> Recognised:
+def _file(path: Path, pickles: bool) -> Recognised:
     size = path.stat().st_size
     found = sniff.wrong(path)
+    if not isinstance(found, Header) and found.pickled and pickles:
+        try:
+            found = pickled.read(path)
+        except ValueError as error:
+            return _broken(path, str(error), "Get the .safetensors file.", "pickle", size)
     if not isinstance(found, Header):
         kind = "pickle" if found.pickled else "broken"
         return _broken(path, f"is {found.what}", found.fix, kind, size)
-    return of_header(path, found, size)
+    told = layouts.content(found)
+    return Recognised(
+        kind=told.kind,
+        family=told.family,
+        title=told.title,
+        evidence=told.evidence,
+        prediction=told.prediction,
+        zero_snr=told.zero_snr,
+        problem=f"{path.name} {told.wrong}." if told.wrong else "",
+        fix=told.fix,
+        size_bytes=size,
+    )
 
 
 def _folder(path: Path) -> Recognised:
@@ -83,22 +102,6 @@ def _folder(path: Path) -> Recognised:
         zero_snr=zero_snr,
         problem=text,
         fix="Download what is missing again." if lacking else "",
-        size_bytes=size,
-    )
-
-
-def of_header(path: Path, header: Header, size: int) -> Recognised:
-    """What a readable file with this header is."""
-    told = layouts.content(header)
-    return Recognised(
-        kind=told.kind,
-        family=told.family,
-        title=told.title,
-        evidence=told.evidence,
-        prediction=told.prediction,
-        zero_snr=told.zero_snr,
-        problem=f"{path.name} {told.wrong}." if told.wrong else "",
-        fix=told.fix,
         size_bytes=size,
     )
 

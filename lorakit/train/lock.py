@@ -80,6 +80,7 @@ def present(
         base=LockedBase(
             digest=digest(base.folder, *parts, anew=anew) if base.folder else "",
             revision=revision(base.model, base.folder),
+            prediction=base.prediction + (", to SNR 0" if base.zero_snr else ""),
         ),
         hardware=_hardware(device),
     )

@@ -50,13 +50,13 @@ def test_a_hub_id_that_is_not_here_has_the_facts_of_its_family(tmp_path: Path) -
     "model", ["no/such/folder", "./nothing", "~nobody-here/x", "/nowhere", "word", "a b/c"]
 )
 def test_neither_folder_nor_hub_id(model: str, tmp_path: Path) -> None:
-    with pytest.raises(LorakitError, match="neither a folder here nor a Hub id"):
+    with pytest.raises(LorakitError, match="no file or folder here, and no Hub id"):
         inspect(Base(model=model), tmp_path)
 
 
-def test_a_single_file_is_named_as_such(tmp_path: Path) -> None:
+def test_a_single_file_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"")
-    with pytest.raises(LorakitError, match="single file"):
+    with pytest.raises(LorakitError, match=r"model\.safetensors is empty"):
         inspect(Base(model="model.safetensors"), tmp_path)
 
 

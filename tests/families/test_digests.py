@@ -34,9 +34,9 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     files: list[str] = []
     real = digests._read.__wrapped__
 
-    def watched(path: str, stamp: tuple[int, ...]) -> str:
+    def watched(path: str, stamp: tuple[int, ...], tensors: digests.Tensors) -> str:
         files.append(Path(path).name)
-        return real(path, stamp)
+        return real(path, stamp, tensors)
 
     monkeypatch.setattr(digests, "_read", watched)
     monkeypatch.setattr(digests, "LARGE_BYTES", 1000)
