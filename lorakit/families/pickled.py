@@ -56,6 +56,9 @@ class _Nothing:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
 
+    def __call__(self, *args: Any) -> _Nothing:
+        return self
+
     def __setstate__(self, state: Any) -> None:
         pass
 
