@@ -9,7 +9,6 @@ import pytest
 from lorakit.bundle.models import Base
 from lorakit.errors import LorakitError
 from lorakit.families.base_model import inspect, recognised
-from lorakit.families.components import weight_files
 from lorakit.families.locate import locate
 from lorakit.families.pipelines import family_of
 from lorakit.families.shipped import ASSETS
@@ -190,12 +189,3 @@ def test_a_hub_id_in_the_cache_is_recognised(
 def test_v_prediction_is_read_from_the_scheduler(copy: Path) -> None:
     edit(copy / "scheduler" / "scheduler_config.json", prediction_type="v_prediction")
     assert inspect(Base(model=str(copy)), copy).prediction == "v_prediction"
-
-
-def test_half_precision_files_are_taken_where_there_are_no_others(copy: Path) -> None:
-    plain = copy / "unet" / "diffusion_pytorch_model.safetensors"
-    half = plain.with_name("diffusion_pytorch_model.fp16.safetensors")
-    shutil.copyfile(plain, half)
-    assert list(weight_files(copy, "unet")) == [plain]
-    plain.unlink()
-    assert list(weight_files(copy, "unet")) == [half]

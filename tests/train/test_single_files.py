@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import single_files
 import torch
+from safetensors.torch import load_file, save_file
 from trainings import changed, trained, watched
 
 from lorakit.bundle.models import Base, Bundle
@@ -20,6 +22,7 @@ from lorakit.families.base_model import inspect, usual
 from lorakit.families.digests import digest
 from lorakit.families.recognise import recognise
 from lorakit.families.shipped import ASSETS, configuration, published
+from lorakit.runs.events import Noted
 from lorakit.train.families import family_of
 from lorakit.train.families.sd1 import FAMILY
 
@@ -206,8 +209,6 @@ def test_nothing_is_asked_of_the_network(
 
 def test_a_text_encoder_without_its_outer_name_is_read(sd1: Any, tmp_path: Path) -> None:
     """Merges are about that call it cond_stage_model.transformer.embeddings."""
-    from safetensors.torch import save_file
-
     state = single_files.whole("sd1", sd1[2])
     bare = {n.replace(".text_model.", "."): v.contiguous() for n, v in state.items()}
     ids = {"cond_stage_model.transformer.embeddings.position_ids": torch.arange(77.0)[None]}
@@ -248,8 +249,6 @@ def test_a_smaller_relative_is_refused(sd1: Any, tmp_path: Path) -> None:
 
 
 def test_a_part_of_other_sizes_is_named(sd1: Any, tmp_path: Path) -> None:
-    from safetensors.torch import save_file
-
     state = {n: v.contiguous() for n, v in single_files.whole("sd1", sd1[2]).items()}
     state[single_files.UNET + "time_embed.0.bias"] = torch.zeros(7)
     save_file(state, tmp_path / "a.safetensors")
@@ -313,3 +312,16 @@ def test_other_pickles_are_named(raw: bytes, tmp_path: Path) -> None:
     )
     with pytest.raises(LorakitError, match="before PyTorch 1"):
         inspect(Base(model="a.ckpt", pickle=True), tmp_path)
+
+
+def test_a_mixed_folder_trains(bundle: Bundle, sd1: Any, tmp_path: Path) -> None:
+    """The UNet in half precision alone, the rest as usual."""
+    folder = Path(shutil.copytree(sd1[1], tmp_path / "mixed"))
+    plain = folder / "unet" / "diffusion_pytorch_model.safetensors"
+    half = {name: value.half() for name, value in load_file(plain).items()}
+    save_file(half, plain.with_name("diffusion_pytorch_model.fp16.safetensors"))
+    plain.unlink()
+    log = watched(tmp_path / "run")
+    assert trained(of(bundle, "sd1", folder), tmp_path / "run", log).outcome == "done"
+    said = [event.text for event in log.of(Noted)]
+    assert "unet: only half precision is there, diffusion_pytorch_model.fp16.safetensors" in said
