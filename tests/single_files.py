@@ -224,6 +224,39 @@ def real_shapes(family: str, configs: Path) -> dict[str, tuple[int, ...]]:
     return {name: tuple(value.shape) for name, value in whole(family, parts).items()}
 
 
+def small_shapes() -> dict[str, tuple[int, ...]]:
+    """What a header of SD 1 has to say at least, at small sizes: for tests that load no weights."""
+    blocks = [f"input_blocks.{n}" for n in (1, 2)]
+    blocks += [*(f"output_blocks.{n}" for n in (3, 4, 5)), "middle_block"]
+    found: dict[str, tuple[int, ...]] = {
+        "input_blocks.0.0.weight": (32, 4, 3, 3),
+        "input_blocks.3.0.op.weight": (32, 32, 3, 3),
+        "input_blocks.5.0.out_layers.3.weight": (64, 64, 3, 3),
+        "out.2.weight": (4, 32, 3, 3),
+    }
+    for n in (1, 4):
+        found[f"input_blocks.{n}.0.out_layers.3.weight"] = (32 if n == 1 else 64, 32, 3, 3)
+    for block in blocks:
+        width = 64 if block == "middle_block" else 32
+        found[f"{block}.1.proj_in.weight"] = (width, width, 1, 1)
+        for kind, text in (("attn1", width), ("attn2", 48)):
+            inner = f"{block}.1.transformer_blocks.0.{kind}"
+            found[f"{inner}.to_q.weight"] = found[f"{inner}.to_out.0.weight"] = (width, width)
+            found[f"{inner}.to_k.weight"] = found[f"{inner}.to_v.weight"] = (width, text)
+    text = {
+        "embeddings.token_embedding.weight": (49408, 48),
+        "embeddings.position_embedding.weight": (77, 48),
+        "encoder.layers.0.mlp.fc1.weight": (96, 48),
+    }
+    decoder = {"decoder.conv_in.weight": (64, 4, 3, 3)}
+    levels = {f"encoder.down.{n}.block.0.conv1.weight": (32, 32, 3, 3) for n in range(4)}
+    return {
+        **_under(UNET, found),
+        **_under(VAE, {**levels, **decoder}),
+        **_under(f"{TEXTS['sd1']['text_encoder']}text_model.", text),
+    }
+
+
 _TINY: dict[str, Any] = {
     "sample_size": 64,
     "block_out_channels": (32, 64),

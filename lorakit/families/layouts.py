@@ -116,7 +116,7 @@ def _whole(header: Header, unet: str) -> Content:
         wrong, title = "is Playground 2.5, whose noise and latents are others", "Playground 2.5"
     elif "edm_vpred.sigma_max" in names:
         wrong, title = "is CosXL, whose noise is another", "CosXL"
-    elif any(".quant_state." in n or n.endswith(".absmax") for n in names):
+    elif any(".quant_state." in n or n.endswith(_QUANTISED) for n in names):
         wrong, title = "holds quantised weights", f"{found.title}, quantised"
     if wrong:
         fix = f"Choose a {found.title} model for pictures from text."
@@ -132,6 +132,10 @@ def _whole(header: Header, unet: str) -> Content:
             fix=FULL,
         )
     return found
+
+
+_QUANTISED = (".absmax", ".scale_weight", "scaled_fp8")
+"""Ends of names that only quantised weights have: of bitsandbytes, and of scaled 8 bit floats."""
 
 
 def markers(header: Header) -> tuple[str, bool]:

@@ -120,6 +120,7 @@ FIRST = UNET + "input_blocks.0.0.weight"
         ({**SDXL, "edm_mean": (4,), "edm_std": (4,)}, "other", "is Playground 2.5"),
         ({**SDXL, "edm_vpred.sigma_max": (1,)}, "other", "is CosXL"),
         ({**SDXL, UNET + "a.weight.absmax": (9,)}, "other", "holds quantised weights"),
+        ({**SDXL, UNET + "scaled_fp8": (0,)}, "other", "holds quantised weights"),
         (
             {**CONV, **attends(768, False)},
             "unet",

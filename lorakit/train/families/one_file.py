@@ -67,11 +67,16 @@ def _read(file: SingleFile, part: str, dtype: torch.dtype) -> dict[str, Tensor]:
         for name in wanted:
             found[name.removeprefix(prefix)] = pickled[name].to(dtype, copy=True)
         return found
-    from safetensors import safe_open
+    from safetensors import SafetensorError, safe_open
 
-    with safe_open(file.path, framework="pt") as weights:
-        for name in wanted:
-            found[name.removeprefix(prefix)] = weights.get_tensor(name).to(dtype, copy=True)
+    try:
+        with safe_open(file.path, framework="pt") as weights:
+            for name in wanted:
+                found[name.removeprefix(prefix)] = weights.get_tensor(name).to(dtype, copy=True)
+    except (SafetensorError, OSError) as error:
+        raise LorakitError(
+            f"The {part} in {file.path.name} cannot be read: {error}", "Download it again."
+        ) from None
     return found
 
 
