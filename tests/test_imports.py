@@ -62,6 +62,7 @@ READING = [
     ("presets", "show", "sdxl-8gib"),
     ("plan", "bundle.toml"),
     ("runs",),
+    ("cache",),
     ("watch",),
     ("stop",),
     ("check", "bundle.toml"),

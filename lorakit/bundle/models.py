@@ -93,14 +93,15 @@ class Captions(Section):
     """Bring the tags into another order each time."""
 
     keep: Annotated[int, Field(ge=0, le=100)] = 0
-    """So many tags at the start stay in their place and are never dropped, the trigger among
-    them."""
+    """So many tags at the start stay in their place and are never dropped. A trigger that the
+    caption lacks is put before them and stays as well."""
 
     drop_tags: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Odds of each other tag to be left out."""
 
     drop: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Odds of a whole caption to be left out, so that the model also learns without words."""
+    """Odds of a whole caption to be left out, trigger and all, so that the model also learns
+    without words."""
 
     prefix: str = ""
     """Put before every caption."""
@@ -109,11 +110,12 @@ class Captions(Section):
     """Put behind every caption."""
 
     wildcards: bool = False
-    """Read {a|b|c} in a caption as one of these, drawn each time."""
+    """Read {a|b|c} in a caption as one of these, drawn each time. Such groups may hold others; a
+    backslash before a brace or a bar takes it as it stands."""
 
     lines: bool = False
-    """Take each line of a caption file as a caption of its own, of which one is drawn each
-    time."""
+    """Take each line of a text file as a caption of its own, of which one is drawn each time, as is
+    done with several captions of a picture in a .json or metadata file."""
 
 
 class Shape(Section):

@@ -410,6 +410,43 @@ def save_preset(
 
 app.add_typer(captions_app.app, name="captions")
 
+cache_app = typer.Typer(
+    help="Show what is encoded already, or clear it.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(cache_app, name="cache")
+
+
+@cache_app.callback(invoke_without_command=True)
+def cache(context: typer.Context, json: Json = False) -> None:
+    """Show what is encoded already, or clear it."""
+    if context.invoked_subcommand is None:
+        from lorakit.cli.cache import show as command
+
+        raise typer.Exit(command(json))
+
+
+@cache_app.command(name="clear")
+def clear_cache(
+    older_than: Annotated[
+        float | None,
+        typer.Option(
+            metavar="DAYS", min=0, help="Only what was not used for so long.", show_default=False
+        ),
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(metavar="BASE", help="Only what this base made.", show_default=False),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    json: Json = False,
+) -> None:
+    """Remove it, all or some. What a running training uses stays. It is made anew when needed."""
+    from lorakit.cli.cache import remove as command
+
+    raise typer.Exit(command(base, older_than, yes, json))
+
+
 bench_app = typer.Typer(
     help="Measure the speed and memory of training steps on this machine.",
     rich_markup_mode=None,

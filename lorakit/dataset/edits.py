@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from lorakit.bundle.models import Captions
 from lorakit.dataset import captions, folders
+from lorakit.dataset.sidecars import Reader
 from lorakit.errors import LorakitError
 
 Change = Callable[[str], str]
@@ -137,9 +139,11 @@ def fill(folder: Path) -> Plan:
     """
     found = folders.walk(folder)
     edits: dict[str, Edit] = {}
-    same = len(found.captions)
+    reader = Reader(folder, found, Captions())
+    same = 0
     for name in found.pictures:
-        if name in found.captions:
+        if name in found.captions or reader.of(name).captions:
+            same += 1
             continue
         stem = os.path.splitext(name)[0]
         said = _REPEATS.sub("", Path(folder / name).parent.name, count=1).strip()

@@ -8,11 +8,11 @@ from collections import Counter as Tally
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from lorakit.bundle.models import Dataset
 from lorakit.bundle.problems import Problem
-from lorakit.dataset import captions
+from lorakit.dataset import alike, captions
 from lorakit.dataset.folders import Contents
 from lorakit.dataset.report import DatasetReport, Picture
+from lorakit.dataset.sidecars import why_unused
 from lorakit.dataset.sniff import READABLE, looks
 from lorakit.errors import ExitCode
 
@@ -90,22 +90,13 @@ def of_folder(index: int, folder: Path, contents: Contents, repeats: int) -> lis
                 "Allow it: chmod u+rx on each of them.",
             )
         )
-    hidden = [n for n in contents.others if _is_picture(folder / n)]
+    hidden = [n for n, why in contents.others.items() if not why and _is_picture(folder / n)]
     if hidden:
         found.append(
             _warning(
                 _of_source(index, "path"),
                 f"Pictures with another extension are not used: {listed(hidden)}.",
                 "Rename them to .jpg or .png, or move them away.",
-            )
-        )
-    twice = {n: c for n, c in contents.captions.items() if len(c) > 1}
-    if twice:
-        found.append(
-            _warning(
-                _of_source(index, "path"),
-                f"Pictures with more than one caption file: {listed(twice)}.",
-                f"Only {listed(c[0] for c in twice.values())} is used; remove the others.",
             )
         )
     shared = [
@@ -147,6 +138,21 @@ def _is_picture(path: Path) -> bool:
         return False
 
 
+_CACHES = {".npz": "what another trainer cached", ".safetensors": "weights, or what was cached"}
+
+
+def why_other(folder: Path, name: str) -> str:
+    """What a file is that is neither a picture nor read as captions of one."""
+    known = why_unused(name) or _CACHES.get(os.path.splitext(name)[1].lower())
+    if known:
+        return known
+    try:
+        kind = looks(folder / name)
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return f"{kind} with another extension" if kind in READABLE else kind
+
+
 def _no_pictures(index: int, folder: Path, contents: Contents) -> Problem:
     kinds = ", ".join(f"{n} {suffix}" for suffix, n in contents.extensions.items())
     looked = f"{folder}" + (
@@ -160,79 +166,12 @@ def _no_pictures(index: int, folder: Path, contents: Contents) -> Problem:
     )
 
 
-def of_report(
-    report: DatasetReport, dataset: Dataset, counter: captions.Counter | None
-) -> list[Problem]:
-    """Doubts that show only when all pictures have been read."""
+def of_report(report: DatasetReport) -> list[Problem]:
+    """Doubts that show only when all pictures have been read; of captions, caption_findings."""
     found = [_error(u.name, u.why, u.fix) for u in report.unusable]
-    for index, source in enumerate(dataset.sources):
-        pictures = [p for p in report.pictures if p.source == index]
-        found += _captions(index, pictures, source.trigger)
-    found += _lengths(report.pictures, dataset, counter)
     found += _sizes(report.pictures)
     found += _duplicates(report.pictures)
-    return found
-
-
-def _captions(index: int, pictures: Sequence[Picture], trigger: str) -> list[Problem]:
-    without = [p.name for p in pictures if p.caption_path is None]
-    if not without:
-        return []
-    if len(without) == len(pictures):
-        if trigger.strip():
-            return []
-        return [
-            _error(
-                _of_source(index, "trigger"),
-                f"None of {counted(len(pictures), 'picture')} has a caption, and there is "
-                "no trigger.",
-                "Set a trigger, or write captions: dog.txt or dog.caption beside dog.jpg.",
-            )
-        ]
-    instead = f"the trigger {trigger} is used alone" if trigger.strip() else "nothing stands for it"
-    return [
-        _warning(
-            _of_source(index, "path"),
-            f"{len(without)} of {counted(len(pictures), 'picture')} have no caption, and "
-            f"{instead}: {listed(without)}.",
-            "Write their captions, each beside its picture.",
-        )
-    ]
-
-
-def _lengths(
-    pictures: Sequence[Picture], dataset: Dataset, counter: captions.Counter | None
-) -> list[Problem]:
-    if counter is None:
-        return []
-    long = [p for p in pictures if (p.tokens or 0) > counter.limit]
-    found = []
-    lost = []
-    for p in long:
-        trigger = captions.folded(dataset.sources[p.source].trigger)
-        cut = counter.measure(p.caption).cut
-        if trigger and not captions.holds(p.caption[: len(p.caption) - len(cut)], trigger):
-            lost.append(p.name)
-    if lost:
-        found.append(
-            _warning(
-                "dataset.sources",
-                f"The trigger stands behind the {counter.limit} tokens that are read, so it is "
-                f"never learned there: {listed(lost)}.",
-                "Move it to the front of these captions, or shorten them.",
-            )
-        )
-    if long:
-        first = long[0]
-        found.append(
-            _warning(
-                "dataset.sources",
-                f"{counted(len(long), 'caption')} longer than {counter.limit} tokens, and the "
-                f"rest is not read: {listed(f'{p.name} ({p.tokens})' for p in long)}.",
-                f"Shorten them; of the first, this is lost: "
-                f"{counter.measure(first.caption).cut.strip()[:60]}",
-            )
-        )
+    found += _alike(report.pictures)
     return found
 
 
@@ -274,4 +213,21 @@ def _duplicates(pictures: Sequence[Picture]) -> list[Problem]:
         )
         for names in same.values()
         if len(names) > 1
+    ]
+
+
+def _alike(pictures: Sequence[Picture]) -> list[Problem]:
+    """Pictures that are nearly the same; those that are the same to the byte count once."""
+    once = {p.sha256: n for n, p in reversed(list(enumerate(pictures)))}
+    seen = ((n, p.impression) for n in sorted(once.values()) if (p := pictures[n]).impression)
+    found = [[pictures[n].name for n in group] for group in alike.groups(seen)]
+    if not found:
+        return []
+    named = listed(" = ".join(names[:NAMED]) for names in found)
+    return [
+        _warning(
+            "dataset.sources",
+            f"Pictures that look nearly the same, {counted(len(found), 'group')}: {named}.",
+            "Keep the best of each; what is there more often is learned more strongly.",
+        )
     ]

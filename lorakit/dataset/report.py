@@ -11,17 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from lorakit.bundle.problems import Problem
+from lorakit.dataset.alike import Impression
 from lorakit.dataset.buckets import Fit
+from lorakit.dataset.entries import Box
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
     """One usable picture."""
 
-    path: Path
-    """Absolute."""
+    folder: str
+    """Of its source, absolute."""
     name: str
-    """Relative to its source's folder, with `/`."""
+    """Relative to that, with `/`."""
     source: int
     """Index of its source in the bundle."""
     repeats: int
@@ -32,15 +34,37 @@ class Picture:
     fit: Fit
     """How it is brought to its bucket."""
     caption: str
-    """As the trainer uses it, with the trigger."""
-    caption_path: Path | None
-    """Where the caption is from; None: no caption file, or an empty one."""
+    """Its first caption with the trigger: what the model is told with default settings."""
+    caption_name: str | None
+    """The file that the captions are from, relative to the source's folder; None: there are
+    none."""
     tokens: int | None
-    """Of the caption; None where the base's tokenizer is not here."""
+    """Of the longest caption as it is told; None where the base's tokenizer cannot be read."""
     sha256: str
     """Of the file."""
     turned: bool
     """Whether EXIF turned it upright."""
+    captions: tuple[str, ...] = ()
+    """All that is said of it, each on one line and without trigger; none: no caption."""
+    box: Box | None = None
+    """What must stay in sight, as shares of the upright picture."""
+    impression: Impression | None = None
+    """What it looks like, roughly."""
+
+    @property
+    def path(self) -> Path:
+        """Absolute."""
+        return Path(self.folder, self.name)
+
+    @property
+    def caption_path(self) -> Path | None:
+        """Where the captions are from; None: there are none."""
+        return Path(self.folder, self.caption_name) if self.caption_name else None
+
+    @property
+    def words(self) -> str:
+        """All its captions as one text, the first with its trigger: for digests."""
+        return "\n".join([self.caption, *self.captions[1:]])
 
     @property
     def upscale(self) -> float:
@@ -59,6 +83,16 @@ class Unusable:
     fix: str
 
 
+@dataclass(frozen=True, slots=True)
+class Other:
+    """A file that is not used, and need not be."""
+
+    name: str
+    """Relative to its source's folder, with `/`."""
+    why: str
+    """What it is, in a few words: `a link that leads nowhere`."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class DatasetReport:
     """What the folders of a bundle hold."""
@@ -69,12 +103,25 @@ class DatasetReport:
     ignored: int = 0
     """System files: names that begin with a dot, Thumbs.db and the like."""
     captions: int = 0
-    """Caption files that belong to a picture."""
-    others: tuple[str, ...] = ()
-    """Names of files that are neither picture nor caption of one."""
+    """Files of captions that are read for a picture, tables of them too."""
+    others: tuple[Other, ...] = ()
+    """Files that are neither picture nor caption of one."""
+    files: int = 0
+    """All files below the folders of the sources."""
     token_limit: int = 75
     """Tokens of a caption that are read."""
     findings: tuple[Problem, ...] = ()
+
+    @property
+    def account(self) -> dict[str, int]:
+        """How many files are what; together they are all files."""
+        return {
+            "pictures used": len(self.pictures),
+            "files of captions read": self.captions,
+            "not usable": len(self.unusable),
+            "other files": len(self.others),
+            "system files": self.ignored,
+        }
 
     @cached_property
     def buckets(self) -> dict[tuple[int, int], int]:
@@ -102,7 +149,7 @@ class DatasetReport:
     @property
     def captioned(self) -> int:
         """Pictures that have a caption of their own."""
-        return sum(p.caption_path is not None for p in self.pictures)
+        return sum(p.caption_name is not None for p in self.pictures)
 
     @property
     def too_long(self) -> int | None:
@@ -134,7 +181,7 @@ class DatasetReport:
 
         The same wherever the folders lie.
         """
-        rows = sorted((p.source, p.repeats, p.name, p.sha256, p.caption) for p in self.pictures)
+        rows = sorted((_learned(p) for p in self.pictures), key=lambda row: row[:3])
         # JSON in ASCII: a name of any bytes has one spelling in it.
         return hashlib.sha256(json.dumps(rows).encode("ascii")).hexdigest()
 
@@ -153,7 +200,9 @@ class DatasetReport:
                     "upscale": round(p.upscale, 3),
                     "turned": p.turned,
                     "caption": p.caption,
+                    "captions": list(p.captions),
                     "caption_path": str(p.caption_path) if p.caption_path else None,
+                    "box": list(p.box) if p.box else None,
                     "tokens": p.tokens,
                     "sha256": p.sha256,
                 }
@@ -161,7 +210,9 @@ class DatasetReport:
             ],
             "unusable": [{"path": str(u.path), "why": u.why, "fix": u.fix} for u in self.unusable],
             "ignored": self.ignored,
-            "others": list(self.others),
+            "others": [{"name": o.name, "why": o.why} for o in self.others],
+            "files": self.files,
+            "account": self.account,
             "buckets": [
                 {"width": w, "height": h, "pictures": n} for (w, h), n in self.buckets.items()
             ],
@@ -178,3 +229,10 @@ class DatasetReport:
                 for f in self.findings
             ],
         }
+
+
+def _learned(picture: Picture) -> tuple[Any, ...]:
+    """What the digest takes in. A box is part of it only where there is one, so that a digest of
+    before stays."""
+    row = (picture.source, picture.repeats, picture.name, picture.sha256, picture.words)
+    return (*row, list(picture.box)) if picture.box else row

@@ -22,7 +22,7 @@ COMMAND: tuple[str, ...] = (sys.executable, "-P", "-m", "lorakit.train.dryrun")
 """Before the bundle. -P: files in the current folder are never imported."""
 
 LIMIT_SECONDS = 120.0
-"""SDXL takes 10 seconds on a quiet machine; a busy one may need much longer."""
+"""SDXL takes 8 seconds on a quiet machine; a busy one may need much longer."""
 
 
 def dry_run(

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
+import os
+from array import array
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from lorakit.bundle.models import Bundle
+from lorakit.dataset.buckets import Fit
 from lorakit.train import draws
-from lorakit.train.cache import Reader
+from lorakit.train.material import Material, Tensors
 from lorakit.train.step import Batch, Conditions
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One picture of an epoch; a repeated picture is several samples."""
-
-    latents: Path
-    text: Path
-    size: tuple[int, int]
-    """Width and height in pixels; only equal sizes share a batch."""
-    sizes: tuple[int, ...] | None = None
-    """What the model is told of the picture's size and crop, if it is told anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,97 +37,149 @@ class Plan:
     batch of any step is known without walking there.
     """
 
-    def __init__(self, sizes: Sequence[tuple[int, int]], batch_size: int, seed: int) -> None:
+    def __init__(self, sizes: Iterable[tuple[int, int]], batch_size: int, seed: int) -> None:
         self._batch_size = batch_size
         self._seed = seed
-        grouped: dict[tuple[int, int], list[int]] = defaultdict(list)
+        grouped: dict[tuple[int, int], array[int]] = defaultdict(lambda: array("q"))
         for index, size in enumerate(sizes):
             grouped[size].append(index)
-        self._groups = dict(sorted(grouped.items()))
-        self.batches_per_epoch = sum(-(-len(g) // batch_size) for g in self._groups.values())
+        self._groups = {
+            size: torch.tensor(group, dtype=torch.int64) for size, group in sorted(grouped.items())
+        }
+        self._first = [0]
+        """The number of each group's first batch, before batches are shuffled."""
+        for group in self._groups.values():
+            self._first.append(self._first[-1] + -(-len(group) // batch_size))
+        self.batches_per_epoch = self._first[-1]
         self._epoch = lru_cache(maxsize=2)(self._shuffled)
 
-    def _shuffled(self, epoch: int) -> list[tuple[int, ...]]:
-        batches = []
-        for size, group in self._groups.items():
-            shuffled = draws.order(len(group), self._seed, "order", epoch, f"{size}")
-            mixed = [group[i] for i in shuffled]
-            batches += [
-                tuple(mixed[i : i + self._batch_size])
-                for i in range(0, len(mixed), self._batch_size)
-            ]
-        return [batches[i] for i in draws.order(len(batches), self._seed, "batches", epoch)]
+    def _shuffled(self, epoch: int) -> tuple[list[Tensor], Tensor]:
+        """Each group's samples as they come, and the order of batches."""
+        mixed = [
+            group[draws.order(len(group), self._seed, "order", epoch, f"{size}")]
+            for size, group in self._groups.items()
+        ]
+        return mixed, draws.order(self.batches_per_epoch, self._seed, "batches", epoch)
 
     def picks(self, step: int, accumulation: int) -> list[Pick]:
         """The forward passes of optimizer step `step`, counted from 1."""
         first = (step - 1) * accumulation
-        made = []
-        for number in range(first, first + accumulation):
-            epoch, index = divmod(number, self.batches_per_epoch)
-            made.append(Pick(epoch, self._epoch(epoch)[index]))
-        return made
+        return [self._pick(number) for number in range(first, first + accumulation)]
+
+    def _pick(self, number: int) -> Pick:
+        epoch, place = divmod(number, self.batches_per_epoch)
+        mixed, order = self._epoch(epoch)
+        batch = int(order[place])
+        group = bisect_right(self._first, batch) - 1
+        begin = (batch - self._first[group]) * self._batch_size
+        return Pick(epoch, tuple(mixed[group][begin : begin + self._batch_size].tolist()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """One sample as a step sees it, on the CPU."""
+
+    latents: Tensor
+    """[c, h, w], fp32, scaled."""
+    noise: Tensor
+    timestep: int
+    texts: Tensors
+    sizes: tuple[int, ...] | None
+
+
+Told = Callable[[int, int, Fit], tuple[int, ...] | None]
+"""(width, height, view of a picture) to what the model is told of them, if it is told anything."""
 
 
 class Batches:
-    """Makes the tensors of a step on the device of the training."""
+    """Makes the tensors of a step on the device of the training; the next one's ahead of time."""
 
     def __init__(
         self,
-        samples: Sequence[Sample],
+        material: Material,
         bundle: Bundle,
+        told: Told,
         scale: float,
         timesteps: int,
         device: torch.device,
         dtype: torch.dtype,
     ) -> None:
-        self.samples = samples
+        self._material, self._epochs = material, material.epochs
+        self._told = told
         self._seed = bundle.train.seed
         self._accumulation = bundle.train.accumulation
+        self._last = bundle.train.steps
         self._offset = bundle.loss.noise_offset
         self._scale = scale
         self._timesteps = timesteps
         self._device = device
         self._dtype = dtype
-        self._read = Reader()
-        self.plan = Plan([s.size for s in samples], bundle.train.batch_size, self._seed)
+        sizes = ((p.fit.width, p.fit.height) for p in self._epochs)
+        self.plan = Plan(sizes, bundle.train.batch_size, self._seed)
+        # Decoding pictures keeps some cores busy, reading entries not even one.
+        workers = 1 if bundle.memory.cache_latents else min(4, os.cpu_count() or 1)
+        self._pool = ThreadPoolExecutor(workers, "batches")
+        self._ahead: tuple[int, list[list[Future[Callable[[], _Seen]]]]] = (0, [])
 
     def of(self, step: int) -> list[Batch]:
         """The batches of optimizer step `step`, counted from 1."""
-        return [self._batch(pick) for pick in self.plan.picks(step, self._accumulation)]
+        number, coming = self._ahead
+        if number != step:
+            coming = self._begin(step)
+        self._ahead = (step + 1, self._begin(step + 1)) if step < self._last else (0, [])
+        return [self._batch([seen.result()() for seen in batch]) for batch in coming]
 
-    def _batch(self, pick: Pick) -> Batch:
-        latents, noises, timesteps = [], [], []
-        texts: dict[str, list[Tensor]] = defaultdict(list)
-        for index in pick.indices:
-            sample = self.samples[index]
-            kept = self._read(sample.latents)
-            shape = kept["mean"].shape
-            at = (pick.epoch, index)
-            own = draws.normal(shape, self._seed, "latents", *at)
-            latents.append((kept["mean"] + kept["std"] * own) * self._scale)
-            noise = draws.normal(shape, self._seed, "noise", *at)
-            if self._offset:
-                shift = draws.normal((shape[0], 1, 1), self._seed, "noise offset", *at)
-                noise = noise + self._offset * shift
-            noises.append(noise)
-            timesteps.append(draws.integer(self._timesteps, self._seed, "timestep", *at))
-            for name, value in self._read(sample.text).items():
-                texts[name].append(value)
-        return Batch(
-            self._to_device(torch.stack(latents)),
-            self._to_device(torch.stack(noises)),
-            self._to_device(torch.tensor(timesteps)),
-            self._conditions(texts, [self.samples[i].sizes for i in pick.indices]),
+    def _begin(self, step: int) -> list[list[Future[Callable[[], _Seen]]]]:
+        """Have what can be done in the background done for a step."""
+        picks = self.plan.picks(step, self._accumulation)
+        return [[self._pool.submit(self._fetch, p.epoch, i) for i in p.indices] for p in picks]
+
+    def _fetch(self, epoch: int, sample: int) -> Callable[[], _Seen]:
+        latents, texts = self._material.latents, self._material.texts
+        pixels, words = latents.fetch(epoch, sample), texts.fetch(epoch, sample)
+
+        def seen() -> _Seen:
+            return self._seen(epoch, sample, latents.finish(pixels), texts.finish(words))
+
+        if not (latents.done and texts.done):
+            return seen
+        made = seen()
+        return lambda: made
+
+    def _seen(self, epoch: int, sample: int, kept: Tensors, texts: Tensors) -> _Seen:
+        """One sample with all that is drawn for it."""
+        shape = kept["mean"].shape
+        at = (epoch, sample)
+        own = draws.normal(shape, self._seed, "latents", *at)
+        noise = draws.normal(shape, self._seed, "noise", *at)
+        if self._offset:
+            shift = draws.normal((shape[0], 1, 1), self._seed, "noise offset", *at)
+            noise = noise + self._offset * shift
+        picture, view = self._epochs.picture(sample), self._epochs.view(epoch, sample)
+        return _Seen(
+            latents=(kept["mean"] + kept["std"] * own) * self._scale,
+            noise=noise,
+            timestep=draws.integer(self._timesteps, self._seed, "timestep", *at),
+            texts={name: value.to(self._dtype) for name, value in texts.items()},
+            sizes=self._told(picture.width, picture.height, view),
         )
 
-    def _conditions(
-        self, texts: dict[str, list[Tensor]], sizes: list[tuple[int, ...] | None]
-    ) -> Conditions:
+    def _batch(self, seen: list[_Seen]) -> Batch:
+        return Batch(
+            self._to_device(torch.stack([s.latents for s in seen])),
+            self._to_device(torch.stack([s.noise for s in seen])),
+            self._to_device(torch.tensor([s.timestep for s in seen])),
+            self._conditions(seen),
+        )
+
+    def _conditions(self, seen: list[_Seen]) -> Conditions:
         """Texts by their names in the cache, which are those of `Conditions`."""
-        told = {k: self._to_device(torch.stack(v).to(self._dtype)) for k, v in texts.items()}
-        if sizes[0] is None:
+        names = seen[0].texts
+        told = {n: self._to_device(torch.stack([s.texts[n] for s in seen])) for n in names}
+        if seen[0].sizes is None:
             return Conditions(**told)
-        return Conditions(**told, sizes=self._to_device(torch.tensor(sizes, dtype=torch.float32)))
+        sizes = torch.tensor([s.sizes for s in seen], dtype=torch.float32)
+        return Conditions(**told, sizes=self._to_device(sizes))
 
     def _to_device(self, tensor: Tensor) -> Tensor:
         if self._device.type != "cuda":

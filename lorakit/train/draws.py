@@ -32,6 +32,6 @@ def integer(below: int, seed: int, *place: Place) -> int:
     return int(torch.randint(below, (), generator=generator(seed, *place)))
 
 
-def order(count: int, seed: int, *place: Place) -> list[int]:
-    """A permutation of 0..count-1."""
-    return torch.randperm(count, generator=generator(seed, *place)).tolist()
+def order(count: int, seed: int, *place: Place) -> torch.Tensor:
+    """A permutation of 0..count-1, int64."""
+    return torch.randperm(count, generator=generator(seed, *place))

@@ -75,7 +75,9 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
         optim.scaler(bundle.train, where),
         bundle.train.clip_norm,
     )
-    batches = Batches(ready.samples, bundle, ready.scale, len(schedule), where, dtype)
+    batches = Batches(
+        ready.material, bundle, family.sizes, ready.scale, len(schedule), where, dtype
+    )
     count = sum(w.numel() for w in weights)
     log.append(
         Noted(

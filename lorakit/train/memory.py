@@ -92,7 +92,7 @@ class LiveStorages(TorchDispatchMode):
         self.alive -= size
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
+        out = _result(func, args, kwargs or {})
         if _allocates(func):
             for leaf in (out,) if isinstance(out, Tensor) else tree_leaves(out):
                 if isinstance(leaf, Tensor):
@@ -112,6 +112,72 @@ def _allocates(operator: Any) -> bool:
     if operator is torch.ops.aten.lift_fresh.default:
         return True  # a constant of Python's that nobody has seen before
     return any(r.alias_info is None for r in operator._schema.returns)
+
+
+_METADATA: dict[Any, Any] = {}
+"""What came out of operators on meta, by what went in: a model's blocks are mostly alike."""
+
+
+def _result(operator: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """What an operator gives. On meta much of it runs in Python, so what was seen before is made
+    anew from its sizes alone."""
+    if not _is_pure(operator):
+        return operator(*args, **kwargs)
+    try:
+        key = (operator, _described(args), _described(tuple(kwargs.items())))
+        known = _METADATA.get(key)
+    except TypeError:  # nothing that can be looked up, such as a generator
+        return operator(*args, **kwargs)
+    if known is None:
+        out = operator(*args, **kwargs)
+        # Some views say in their schema that they are none.
+        shares = _storages(out) & _storages((args, kwargs))
+        _METADATA[key] = False if shares else _remade(out) or False
+        return out
+    return known() if known else operator(*args, **kwargs)
+
+
+@cache
+def _is_pure(operator: Any) -> bool:
+    """Whether it changes nothing, and what comes out shares no memory with what goes in."""
+    schema = operator._schema
+    return not any(a.alias_info for a in (*schema.arguments, *schema.returns))
+
+
+def _storages(value: Any) -> set[int]:
+    return {
+        leaf.untyped_storage()._cdata for leaf in tree_leaves(value) if isinstance(leaf, Tensor)
+    }
+
+
+def _described(value: Any) -> Any:
+    """What can be known of the arguments without their numbers. Raises TypeError for what cannot be
+    looked up."""
+    if isinstance(value, Tensor):
+        if not value.is_meta:
+            raise TypeError
+        return (value.dtype, value.shape, value.stride())
+    if isinstance(value, (list, tuple)):
+        return tuple(_described(one) for one in value)
+    # 1, 1.0 and True are one key of a dictionary, and give other types.
+    return (type(value), value)
+
+
+def _remade(out: Any) -> Callable[[], Any] | None:
+    """Makes the like of what came out; None where sizes do not tell all of it."""
+    if isinstance(out, Tensor):
+        size, stride, dtype = out.size(), out.stride(), out.dtype
+        like = torch.empty_strided(size, stride, dtype=dtype, device="meta")
+        if not out.is_meta or like.untyped_storage().nbytes() != out.untyped_storage().nbytes():
+            return None
+        return lambda: torch.empty_strided(size, stride, dtype=dtype, device="meta")
+    if isinstance(out, (list, tuple)):
+        parts = [_remade(one) for one in out]
+        if any(part is None for part in parts):
+            return None
+        kind = type(out)
+        return lambda: kind(part() for part in parts if part is not None)
+    return (lambda: out) if out is None or isinstance(out, (bool, int, float)) else None
 
 
 Kernel = Literal["flash", "efficient", "cpu", "math"]

@@ -1,8 +1,10 @@
-"""From a bundle to what the loop needs: pictures looked at, everything encoded, encoders gone."""
+"""From a bundle to what the loop needs: pictures looked at, everything encoded that is cached."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,17 +12,19 @@ import torch
 
 from lorakit.bundle.models import Bundle
 from lorakit.bundle.paths import cache_folder
-from lorakit.dataset.pictures import prepare as picture_of
-from lorakit.dataset.report import DatasetReport
+from lorakit.dataset.buckets import Fit
+from lorakit.dataset.report import DatasetReport, Picture
 from lorakit.dataset.scan import scan
 from lorakit.errors import LorakitError
 from lorakit.families.base_model import BaseFacts, inspect
 from lorakit.families.digests import digest
 from lorakit.families.families import FAMILIES
 from lorakit.runs.events import Doing, Log, Noted, Phase
-from lorakit.train import cache
-from lorakit.train.batches import Sample
-from lorakit.train.families.stable_diffusion import StableDiffusion, release
+from lorakit.train import cache, encoders, material
+from lorakit.train.cache import Cache
+from lorakit.train.epochs import Epochs
+from lorakit.train.families.stable_diffusion import StableDiffusion
+from lorakit.train.material import Material, Opened, Source
 from lorakit.train.step import Conditions
 
 Stop = Callable[[], bool]
@@ -29,11 +33,10 @@ Stop = Callable[[], bool]
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What is left of pictures, captions and encoders: files in the cache and a few numbers."""
+    """Where steps get latents and texts from, and a few numbers."""
 
     folder: Path
-    samples: list[Sample]
-    """One for each picture and repeat."""
+    material: Material
     prompts: dict[str, Conditions]
     """What the sample prompts and the negative prompt say to the model."""
     scale: float
@@ -77,87 +80,106 @@ def encode(
 ) -> Prepared | None:
     """Encode what the cache does not hold, captions first; an encoder is freed once it is done.
 
-    None where someone asked to stop before all was there.
+    One that the bundle wants at each step stays. None where someone asked to stop before all was
+    there.
     """
     folder = base.folder
     if folder is None:
         raise LorakitError(f"The base model {base.model} is not on this machine.")
     root = cache_folder()
     cache.sweep(root)
-
-    captions = sorted({p.caption for p in report.pictures})
+    epochs = Epochs(bundle, report)
     prompts = sorted({*bundle.sample.prompts, bundle.sample.negative})
-    named = digest(folder, *(part for pair in FAMILIES[base.family].text for part in pair))
-    texts = cache.Cache(root, cache.encoder_id(named, device))
-    _encode_texts(texts, [*captions, *prompts], folder, family, device, log, stop)
 
-    pictures = cache.Cache(root, cache.encoder_id(digest(folder, "vae"), device))
-    _encode_pictures(pictures, report, folder, family, device, log, stop)
+    named = digest(folder, *(part for pair in FAMILIES[base.family].text for part in pair))
+    held = Cache(root, "text", cache.encoder_id(named, device), base.model)
+    say = encoders.Texts(family, folder, device)
+    captions = sorted(set(epochs.texts())) if bundle.memory.cache_text else []
+    _encode_texts(held, [*captions, *prompts], say, log, stop)
+    told = {} if stop() else {p: Conditions(**held.read(cache.text_name(p))) for p in prompts}
+    texts: Source = material.CachedTexts(held, epochs)
+    if bundle.memory.cache_text:
+        say.free()
+    else:
+        texts = material.LiveTexts(say, epochs)
+
+    look = encoders.Latents(family, folder, device, lambda text: _warn(log, text))
+    latents: Source = material.LiveLatents(look, epochs)
+    if bundle.memory.cache_latents:
+        named = cache.encoder_id(digest(folder, "vae"), device)
+        pictures = Cache(root, "latents", named, base.model)
+        _encode_pictures(pictures, epochs, look, log, stop)
+        latents = material.CachedLatents(pictures, epochs)
+        look.free()
     if stop():
         return None
-
-    samples = [
-        Sample(
-            pictures.picture(p.sha256, p.fit),
-            texts.text(p.caption),
-            (p.fit.width, p.fit.height),
-            family.sizes(p.width, p.height, p.fit),
-        )
-        for p in report.pictures
-        for _ in range(p.repeats)
-    ]
-    read = cache.Reader()
-    told = {prompt: Conditions(**read(texts.text(prompt))) for prompt in prompts}
-    return Prepared(folder, samples, told, family.latent_scale(folder))
+    return Prepared(folder, Material(epochs, latents, texts), told, family.latent_scale(folder))
 
 
 def _encode_texts(
-    texts: cache.Cache,
-    wanted: Sequence[str],
-    folder: Path,
-    family: StableDiffusion,
-    device: torch.device,
-    log: Log,
-    stop: Stop,
+    held: Cache, wanted: Sequence[str], say: encoders.Texts, log: Log, stop: Stop
 ) -> None:
-    missing = [t for t in dict.fromkeys(wanted) if not texts.text(t).exists()]
+    _drop_damaged(held, log)
+    missing = [t for t in dict.fromkeys(wanted) if cache.text_name(t) not in held]
     if not missing:
         return
-    encoders = family.load_text(folder, device)
     progress = Progress(log, "caching", len(missing), "captions")
-    for done, text in enumerate(missing, 1):
-        if stop():
-            break
-        cache.put(texts.text(text), family.encode_text(encoders, text), f"the caption {text!r}")
-        progress.at(done)
-    del encoders
-    release()
+    with held:
+        for done, text in enumerate(missing, 1):
+            if stop():
+                break
+            held.put(cache.text_name(text), say(text))
+            progress.at(done)
 
 
 def _encode_pictures(
-    pictures: cache.Cache,
-    report: DatasetReport,
-    folder: Path,
-    family: StableDiffusion,
-    device: torch.device,
-    log: Log,
-    stop: Stop,
+    held: Cache, epochs: Epochs, look: encoders.Latents, log: Log, stop: Stop
 ) -> None:
-    missing = [p for p in report.pictures if not pictures.picture(p.sha256, p.fit).exists()]
+    _drop_damaged(held, log)
+    wanted = {cache.picture_name(p.sha256, view): (p, view) for p, view in epochs.views()}
+    missing = {name: made for name, made in wanted.items() if name not in held}
     if missing:
-        vae = family.load_vae(folder).to(device)
+        again = held.why_missing(list(missing))
         progress = Progress(log, "caching", len(missing), "pictures")
-        for done, picture in enumerate(missing, 1):
-            if stop():
-                break
-            mean, std = family.encode_picture(vae, picture_of(picture.path, picture.fit))
-            place = pictures.picture(picture.sha256, picture.fit)
-            cache.put(place, {"mean": mean, "std": std}, picture.path.name)
-            progress.at(done)
-        del vae
-        release()
-    known = len(report.pictures) - len(missing)
+        with held:
+            for done, (name, picture) in enumerate(_opened(missing), 1):
+                if stop():
+                    break
+                held.put(name, look(picture.picture, picture.mask, picture.name))
+                progress.at(done)
+        if again and not stop():
+            log.append(Noted(text=f"pictures encoded anew: {again}"))
+    known = len(wanted) - len(missing)
     if not stop():
         log.append(
             Noted(text=f"latents: {len(missing)} pictures encoded, {known} were in the cache")
         )
+        tiled = sum(held.has(name, "tile") for name in wanted)
+        if tiled:
+            _warn(log, f"{tiled} of the pictures are in the cache as encoded in tiles")
+
+
+LOOKAHEAD = 2
+"""Pictures that lie opened while one is encoded."""
+
+
+def _opened(missing: Mapping[bytes, tuple[Picture, Fit]]) -> Iterator[tuple[bytes, Opened]]:
+    """Each picture by its name, in order; the next ones are opened while one is worked on."""
+    coming: deque[tuple[bytes, Future[Opened]]] = deque()
+    with ThreadPoolExecutor(1) as pool:
+        for name, wanted in missing.items():
+            coming.append((name, pool.submit(material.opened, *wanted)))
+            if len(coming) > LOOKAHEAD:
+                first, picture = coming.popleft()
+                yield first, picture.result()
+        for first, picture in coming:
+            yield first, picture.result()
+
+
+def _drop_damaged(held: Cache, log: Log) -> None:
+    for told in held.drop_damaged():
+        _warn(log, f"a file of the cache is damaged, and its entries are made anew: {told}")
+
+
+def _warn(log: Log, text: str) -> None:
+    log.append(Noted(text=text, level="warning"))

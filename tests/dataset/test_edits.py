@@ -163,7 +163,9 @@ def test_a_change_that_was_cut_off_can_be_taken_back(folder: Path) -> None:
 def test_a_caption_that_cannot_be_read_is_refused_by_name(folder: Path) -> None:
     (folder / "40_ohwx man/2.txt").write_bytes(b"a man\x92s hat")
     plan = edits.plan(folder, "trigger", edits.trigger("ohwx"))
-    assert [e.message for e in plan.refused] == ["2.txt is not UTF-8: byte 0x92 at 5."]
+    assert [e.message for e in plan.refused] == [
+        "2.txt is not UTF-8: byte 0x92 at 5; it looks like cp1252."
+    ]
 
 
 def test_a_file_of_old_texts_cannot_reach_outside_its_folder(folder: Path) -> None:

@@ -360,7 +360,7 @@ def test_what_killed_writes_left_is_swept(
 ) -> None:
     """In the run, and in the cache, where somebody else may be writing."""
     _, run, _ = finished
-    entries = fresh_cache / "latents" / "ab"
+    entries = fresh_cache / "latents" / "0123456789abcdef"
     entries.mkdir(parents=True)
     old, young = (entries / f".{n}.part" for n in ("0123", "4567"))
     folders = [run, run / "checkpoints", run / "samples"]

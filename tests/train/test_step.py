@@ -142,6 +142,25 @@ def test_views_count_once_and_freed_tensors_do_not_count() -> None:
 
 
 @pytest.mark.slow
+def test_what_is_known_from_an_earlier_time_counts_the_same() -> None:
+    """Sizes of results on meta are remembered, and some views are called something else."""
+
+    def work(query: torch.Tensor) -> torch.Tensor:
+        made = torch.nn.functional.scaled_dot_product_attention(query, query, query)
+        pieces = torch.split(made, 2) + tuple(torch.ops.aten.split_with_sizes_copy(made, [1, 2]))
+        return torch.cat([p.transpose(0, 1) for p in pieces], dim=1).sum(-1)
+
+    def counted() -> tuple[memory.Count, torch.Size, tuple[int, ...]]:
+        query = torch.zeros(3, 5, 7, 11, device="meta", dtype=torch.bfloat16)
+        made = memory.count(lambda: work(query), [query])
+        return made, (out := work(query)).shape, out.stride()
+
+    memory._METADATA.clear()
+    first = counted()
+    assert memory._METADATA
+    assert counted() == first
+
+
 def test_sd15_on_meta_is_what_was_measured_before() -> None:
     """2.4 and 1.8 GiB: SD 1.5 at 512, batch 1, bf16, rank 4 on attention."""
     peaks = []

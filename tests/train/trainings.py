@@ -9,8 +9,13 @@ import torch
 
 from lorakit.bundle.models import Bundle
 from lorakit.runs.events import FILE, Event, Finished, Log
+from lorakit.train import prepare
+from lorakit.train.batches import Batches
 from lorakit.train.control import Control
+from lorakit.train.families import family_of
 from lorakit.train.loop import train
+
+CPU = torch.device("cpu")
 
 
 class Watched(Log):
@@ -47,3 +52,19 @@ def changed(bundle: Bundle, **sections: dict) -> Bundle:
     for name, values in sections.items():
         whole[name].update(values)
     return Bundle.model_validate(whole)
+
+
+def prepared(
+    bundle: Bundle, log: Log, stop: Callable[[], bool] = lambda: False
+) -> prepare.Prepared | None:
+    """What a training has before its first step."""
+    base, report = prepare.look(bundle, Path("/"))
+    return prepare.encode(bundle, base, report, family_of(bundle), CPU, log, stop)
+
+
+def batches(bundle: Bundle, log: Log) -> Batches:
+    """The batches of a training."""
+    ready = prepared(bundle, log)
+    assert ready is not None
+    told = family_of(bundle).sizes
+    return Batches(ready.material, bundle, told, ready.scale, 1000, CPU, torch.float32)
