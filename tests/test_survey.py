@@ -15,7 +15,7 @@ from PIL import Image
 
 from lorakit import survey as looking
 from lorakit.bundle.models import Bundle
-from lorakit.families.base_model import ASSETS
+from lorakit.families.shipped import ASSETS
 from lorakit.hardware.facts import Speed
 from lorakit.hardware.files import load
 from lorakit.hardware.speed import remember

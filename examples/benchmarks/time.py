@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import torch
 
 from lorakit.bundle.models import PICO, Bundle
-from lorakit.families.base_model import ASSETS
 from lorakit.families.costs import Work, update
+from lorakit.families.shipped import ASSETS
 from lorakit.hardware.facts import Speed
 from lorakit.planner import roofline
 from lorakit.train import checkpointing, device, sizes, speed

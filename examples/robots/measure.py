@@ -15,7 +15,8 @@ from pathlib import Path
 import torch
 from PIL import Image
 
-from lorakit.families.base_model import ASSETS
+from lorakit.families.components import config
+from lorakit.families.shipped import ASSETS
 from lorakit.train import draws
 from lorakit.train.families.sd1 import FAMILY as sd1
 from lorakit.train.objective import Objective
@@ -47,7 +48,9 @@ def shapes() -> Pictures:
 @torch.no_grad()
 def losses(unet: torch.nn.Module, prepared: list[tuple[torch.Tensor, torch.Tensor]]) -> float:
     """Mean squared error over pictures and timesteps, each with one fixed noise."""
-    objective = Objective.of(sd1.alphas_cumprod(ASSETS / "pico"), "epsilon", 0.0)
+    objective = Objective.of(
+        sd1.alphas_cumprod(config(ASSETS / "pico", "scheduler")), "epsilon", 0.0
+    )
     predict = sd1.predictor(unet, torch.float32)
     total = 0.0
     for number, (latents, hidden) in enumerate(prepared):

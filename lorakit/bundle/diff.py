@@ -128,6 +128,7 @@ def _used(lock: Lock) -> dict[str, Any]:
         **lock.versions,
         "base": lock.base.digest[:16],
         "base_revision": lock.base.revision,
+        "base_predicts": lock.base.prediction,
         **lock.hardware.model_dump(),
         "threads": lock.threads,
         "attention": lock.attention,

@@ -35,6 +35,9 @@ class LockedBase(Section):
     revision: str = ""
     """Commit of a Hub id."""
 
+    prediction: str = ""
+    """What it was trained to predict: epsilon or v_prediction, and whether noise ends at SNR 0."""
+
 
 class LockedHardware(Section):
     """The machine. What it does not have or tell is empty."""

@@ -48,10 +48,22 @@ class Base(Section):
     with everything tuned from it."""
 
     model: PathText = PICO
-    """pico (shipped with lorakit), a diffusers folder, or a Hub id such as owner/name."""
+    """pico (shipped with lorakit), a diffusers folder, one .safetensors file, or a Hub id such as
+    owner/name."""
 
     revision: str = ""
     """Commit, tag or branch of a Hub id. Empty: the newest when first downloaded."""
+
+    prediction: Literal["", "epsilon", "v_prediction"] = ""
+    """What the model answers with: the noise (epsilon), or v. Empty: as it says itself, else
+    epsilon. A single file of SD 2 often does not say: those for 768 pixels predict v."""
+
+    zero_snr: bool = False
+    """End the noise schedule at SNR 0, as v-predicting models may ask for. Those that say so
+    themselves are trained so anyway."""
+
+    pickle: bool = False
+    """Read pickled weights (.ckpt): weights only, no code."""
 
 
 class Source(Section):

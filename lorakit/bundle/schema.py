@@ -77,7 +77,7 @@ class FieldDoc:
         if self.kind == "text or whole number":
             return ", ".join((*self.choices, f"or {self._range}"))
         if self.choices:
-            return ", ".join(self.choices)
+            return ", ".join(filter(None, self.choices))
         return self._range
 
     @property

@@ -86,7 +86,7 @@ def _machine(state: State) -> State:
 
 def _base(state: State) -> State:
     def take() -> State:
-        model = _line("pico, a diffusers folder, or a Hub id", state.answers.base)
+        model = _line("pico, a file or diffusers folder, or a Hub id", state.answers.base)
         chosen = state.answering(state.answers.with_base(model))
         facts = look.base(chosen.answers, chosen.folder)
         if facts.guessed:

@@ -1,37 +1,29 @@
-"""Looks at a base model's folder: which family, which sizes, what is missing. Reads no weights."""
+"""Looks at a base model: which family, which sizes, what is missing. Reads no weights."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from lorakit.bundle.models import PICO, Base, Bundle
 from lorakit.errors import LorakitError
+from lorakit.families import components, single_file
 from lorakit.families.blocks import units
 from lorakit.families.families import FAMILIES, Family
 from lorakit.families.header import shapes
 from lorakit.families.ldm_names import LAYERS
+from lorakit.families.locate import locate
+from lorakit.families.pipelines import agree, family_of, schedule_of
+from lorakit.families.recognise import recognise
+from lorakit.families.shipped import configuration, published
+from lorakit.families.single_file import zero_snr
 
 PREDICTIONS = ("epsilon", "v_prediction")
-
-ASSETS = Path(__file__).resolve().parent.parent / "assets"
-
-HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")
-
-WEIGHTS = {
-    "unet": "diffusion_pytorch_model",
-    "vae": "diffusion_pytorch_model",
-    "text_encoder": "model",
-    "text_encoder_2": "model",
-}
-"""File stem of the weights in each folder of a pipeline that has any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +37,13 @@ class Extent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaseFacts:
-    """What the configuration files of a base say."""
+    """What the configuration files of a base say, or the header of its one file."""
 
     model: str
     """As the bundle has it."""
     folder: Path | None
-    """Where it lies; None for a Hub id that is not in the local cache."""
+    """Where it lies, which is one file for some; None for a Hub id that is not in the local
+    cache."""
     family: str
     resolution: int
     """Side of its square pictures, in pixels."""
@@ -61,7 +54,7 @@ class BaseFacts:
     token_limit: int
     """Tokens of a caption that are read, without start and end."""
     prediction: str
-    """`epsilon` or `v_prediction`."""
+    """`epsilon` or `v_prediction`: as the bundle says, else as the base says itself."""
     weight_bytes: int | None
     """Size on disk of the weights that training loads."""
     unet: Mapping[str, Any] = field(default_factory=dict)
@@ -69,6 +62,19 @@ class BaseFacts:
     it makes no sense."""
     extents: Mapping[str, Extent] = field(default_factory=dict)
     """For each value of `adapter.targets`; empty where its UNet is not here to be looked at."""
+    scheduler: Mapping[str, Any] = field(default_factory=dict)
+    """Configuration of its noise schedule, with what the bundle says in it."""
+    says: str = ""
+    """What it says itself that it predicts; empty where it does not."""
+    says_zero_snr: bool = False
+    """Whether it says itself that its noise schedule ends at SNR 0."""
+    notes: tuple[str, ...] = ()
+    """What was chosen of what is there, such as weights in half precision."""
+
+    @property
+    def zero_snr(self) -> bool:
+        """Whether its noise schedule ends at SNR 0."""
+        return bool(self.scheduler.get("rescale_betas_zero_snr"))
 
     @property
     def guessed(self) -> bool:
@@ -84,114 +90,6 @@ def is_small(bundle: Bundle, base: BaseFacts | None) -> bool:
     """Whether the base of a bundle is pico, or about as small."""
     size = base.weight_bytes if base else None
     return bundle.base.model == PICO or (size is not None and size < SMALL_BYTES)
-
-
-def locate(base: Base, root: Path) -> Path | None:
-    """The folder of a base: shipped, given by path (relative to `root`), or in the Hub's cache.
-
-    None: a Hub id that has to be downloaded first. Raises LorakitError for anything else.
-    """
-    if base.model == PICO:
-        return ASSETS / "pico"
-    given = Path(os.path.expanduser(base.model))  # leaves a ~name that nobody has as it is
-    folder = given if given.is_absolute() else root / given
-    # Not Path.is_dir, which raises where a folder above may not be entered.
-    if os.path.isdir(folder):
-        return folder
-    if os.path.isfile(folder):
-        raise LorakitError(
-            f"The base model {base.model} is a single file, and this version loads folders.",
-            "Convert it to a diffusers folder, or name a Hub id.",
-        )
-    if HUB_ID.match(base.model):
-        with contextlib.suppress(ValueError):  # the Hub's own rules for names are stricter
-            return _cached(base)
-    raise LorakitError(
-        f"The base model {base.model} is neither a folder here nor a Hub id.",
-        f"Looked in {folder}. A Hub id has the form owner/name; pico is shipped with lorakit.",
-    )
-
-
-def _cached(base: Base) -> Path | None:
-    """The folder of a Hub id in the Hub's cache, if all that training needs is there.
-
-    What it needs follows from the folder itself, whatever the bundle says. Raises ValueError for
-    what cannot be a Hub id.
-    """
-    folder = _snapshot(base.model, base.revision or "main")
-    if folder is None or not os.path.isfile(folder / "model_index.json"):
-        return None
-    family = FAMILIES[family_of(folder) or base.family]
-    there = [os.path.isdir(folder / part) for part in family.parts]
-    weights = [weights_of(folder, part) for part in _weighty(family)]
-    return folder if all(there) and all(weights) else None
-
-
-_HUB_RULES = re.compile(r"\b[\w.-]{1,96}\b/\b[\w.-]{1,96}\b", re.ASCII)
-
-
-def _snapshot(model: str, revision: str) -> Path | None:
-    """The folder of a revision in the Hub's cache. Raises ValueError for what cannot be a Hub id.
-
-    Looked for by the documented layout of the cache: importing the Hub's client takes longer than
-    all else that a plan needs.
-    """
-    from huggingface_hub import constants
-
-    if not _HUB_RULES.fullmatch(model) or "--" in model or ".." in model or model.endswith(".git"):
-        raise ValueError(model)
-    cache = Path(constants.HF_HUB_CACHE) / f"models--{model.replace('/', '--')}"
-    commit = revision
-    with contextlib.suppress(OSError):  # a commit has no file in refs
-        commit = (cache / "refs" / revision).read_text(encoding="utf-8").strip()
-    try:
-        return cache / "snapshots" / commit if commit in os.listdir(cache / "snapshots") else None
-    except OSError:
-        return None
-
-
-def _weighty(family: Family) -> list[str]:
-    """Those of a family's parts that have weights."""
-    return [part for part in family.parts if part in WEIGHTS]
-
-
-def family_of(folder: Path) -> str | None:
-    """The family of a diffusers folder by its configuration files, which alone are read; None:
-    none that is known here, or not to be told."""
-    try:
-        index = json.loads((folder / "model_index.json").read_text(encoding="utf-8"))
-        unet = json.loads((folder / "unet" / "config.json").read_text(encoding="utf-8"))
-        return family_by([part for part in ENCODERS if any(index.get(part) or ())], unet)
-    except (OSError, ValueError, AttributeError, TypeError):
-        return None
-
-
-ENCODERS = ("text_encoder", "text_encoder_2", "text_encoder_3")
-"""Folders of text encoders that pipelines have."""
-
-
-def family_by(encoders: list[str], unet: dict[str, Any]) -> str | None:
-    """The family of a pipeline with these of `ENCODERS`, and this configuration of its UNet.
-
-    It goes by what makes the families different, not by sizes: two text encoders, or linear
-    instead of convolutional projections.
-    """
-    added = unet.get("addition_embed_type")
-    if encoders == ["text_encoder", "text_encoder_2"] and added == "text_time":
-        return "sdxl"
-    if encoders == ["text_encoder"] and added is None:
-        return "sd2" if unet.get("use_linear_projection") else "sd1"
-    return None
-
-
-def agree(base: Base, found: str | None) -> None:
-    """Raise where a base turns out to be of another family than the bundle says."""
-    if found and found != base.family:
-        raise LorakitError(
-            f"The base model {base.model} is {FAMILIES[found].title} ({found}), and the bundle says"
-            f" {base.family}.",
-            f'Set base.family = "{found}", or choose a {FAMILIES[base.family].title} model.',
-        )
 
 
 WELL_KNOWN = {
@@ -213,19 +111,21 @@ WELL_KNOWN = {
 
 
 def recognised(base: Base, root: Path) -> Base:
-    """The base with the family that its folder has; of a Hub id that is not here, the one that is
-    well known; else as it is.
+    """The base with the family that its folder or file has; of a Hub id that is not here, the one
+    that is well known; else as it is.
 
     Raises LorakitError where there is no such base.
     """
-    folder = locate(base, root)
-    family = WELL_KNOWN.get(base.model.lower()) if folder is None else family_of(folder)
+    place = locate(base, root)
+    known = WELL_KNOWN.get(base.model.lower())
+    family = known if place is None else recognise(place, pickles=base.pickle).family
     return base.model_copy(update={"family": family}) if family else base
 
 
-def usual(name: str, model: str = "") -> BaseFacts:
+def usual(name: str, model: str = "", base: Base | None = None) -> BaseFacts:
     """What is true of any base of a family, as long as the base itself is not here."""
     family = FAMILIES[name]
+    scheduler = _scheduled(configuration(name, "scheduler"), base)
     return BaseFacts(
         model=model,
         folder=None,
@@ -234,17 +134,19 @@ def usual(name: str, model: str = "") -> BaseFacts:
         size_step=family.size_step,
         latent_factor=8,
         token_limit=family.token_limit,
-        prediction="epsilon",
+        prediction=scheduler["prediction_type"],
         weight_bytes=None,
         unet=published(name),
+        scheduler=scheduler,
     )
 
 
-def published(name: str) -> dict[str, Any]:
-    """Configuration of the UNet of a family's published model."""
-    shipped = ASSETS / "configs" / name / "unet.json"
-    made: dict[str, Any] = json.loads(shipped.read_text(encoding="utf-8"))
-    return made
+def _scheduled(scheduler: Mapping[str, Any], base: Base | None) -> dict[str, Any]:
+    """A noise schedule with what a bundle says of it."""
+    made = {"prediction_type": "epsilon", **scheduler}
+    if base and base.prediction:
+        made["prediction_type"] = base.prediction
+    return zero_snr(made) if base and base.zero_snr else made
 
 
 def inspect(base: Base, root: Path) -> BaseFacts:
@@ -252,49 +154,93 @@ def inspect(base: Base, root: Path) -> BaseFacts:
 
     Raises LorakitError naming what is missing or of another family.
     """
+    place = locate(base, root)
+    if place is None:
+        return usual(base.family, base.model, base)
+    if os.path.isfile(place):
+        return _of_file(base, place)
+    return _of_folder(base, place)
+
+
+def _of_file(base: Base, file: Path) -> BaseFacts:
+    found = recognise(file, pickles=base.pickle)
+    if found.kind in ("checkpoint", "unet"):
+        agree(base, found.family)
+    if found.problem:
+        raise LorakitError(found.problem, found.fix)
+    opened = single_file.opened(file)
+    matrices = single_file.layers(opened.shapes("unet"))
+    predicts = {"epsilon": "the noise", "v_prediction": "v"}
+    made = _facts(base, file, opened.configs, _extents(matrices, FAMILIES[base.family]))
+    silent = not found.prediction and not base.prediction
+    said = f"does not say what it predicts, taken: {predicts[made.prediction]}"
+    return replace(
+        made,
+        says=found.prediction,
+        says_zero_snr=found.zero_snr,
+        notes=(f"{file.name} {said}",) if silent else (),
+    )
+
+
+def _of_folder(base: Base, folder: Path) -> BaseFacts:
     family = FAMILIES[base.family]
-    folder = locate(base, root)
-    if folder is None:
-        return usual(family.name, base.model)
     _config(folder / "model_index.json", base)
     found = family_of(folder)
     agree(base, found)
     missing = [p for p in family.parts if not os.path.isdir(folder / p)]
     if missing:
+        there = ", ".join(sorted(f.name for f in folder.iterdir() if f.is_dir())) or "none"
         raise LorakitError(
-            f"The base model {base.model} lacks {', '.join(missing)}.",
+            f"The base model {base.model} lacks {', '.join(missing)}; its folders: {there}.",
             f"A {family.title} folder as diffusers writes it holds {', '.join(family.parts)}.",
         )
-    unet = _config(folder / "unet" / "config.json", base)
-    vae = _config(folder / "vae" / "config.json", base)
-    text = _config(folder / "text_encoder" / "config.json", base)
-    scheduler = _config(folder / "scheduler" / "scheduler_config.json", base)
+    named = {p: "scheduler_config.json" if p == "scheduler" else "config.json" for p in _CONFIGURED}
+    configs = {p: _config(folder / p / named[p], base) for p in _CONFIGURED}
     if found is None:
         raise LorakitError(
             f"The base model {base.model} is none of"
             f" {', '.join(f.title for f in FAMILIES.values())}.",
             "Choose a model of one of these families.",
         )
-    _suits(base, unet, vae, scheduler)
+    _suits(base, configs["unet"], configs["vae"], configs["scheduler"])
+    facts = _facts(base, folder, configs, _counted(components.weight_files(folder, "unet"), family))
+    says, zero = schedule_of(folder)
+    notes = components.notes(folder, family)
+    return replace(facts, says=says, says_zero_snr=zero, notes=notes)
+
+
+_CONFIGURED = ("unet", "vae", "text_encoder", "scheduler")
+"""Parts whose configuration says what a training has to know."""
+
+
+def _facts(
+    base: Base,
+    place: Path,
+    configs: Mapping[str, Mapping[str, Any]],
+    extents: Mapping[str, Extent],
+) -> BaseFacts:
+    """What follows from the configurations of `_CONFIGURED`."""
+    unet, vae, text = (configs[part] for part in ("unet", "vae", "text_encoder"))
     latent_factor = 2 ** (len(_channels(vae, "vae", base)) - 1)
+    scheduler = _scheduled(configs["scheduler"], base)
+    parts = components.weighty(FAMILIES[base.family])
     return BaseFacts(
         model=base.model,
-        folder=folder,
-        family=family.name,
+        folder=place,
+        family=base.family,
         resolution=int(unet.get("sample_size") or 64) * latent_factor,
         size_step=latent_factor * 2 ** (len(_channels(unet, "unet", base)) - 1),
         latent_factor=latent_factor,
         token_limit=int(text.get("max_position_embeddings", 77)) - 2,
-        prediction=str(scheduler.get("prediction_type", "epsilon")),
-        weight_bytes=sum(
-            size for part in _weighty(family) for size in weight_files(folder, part).values()
-        ),
+        prediction=str(scheduler["prediction_type"]),
+        weight_bytes=sum(components.weight_bytes(place, part) for part in parts),
         unet=unet if _makes_sense(unet) else {},
-        extents=_extents(weight_files(folder, "unet"), family),
+        extents=extents,
+        scheduler=scheduler,
     )
 
 
-def _makes_sense(unet: dict[str, Any]) -> bool:
+def _makes_sense(unet: Mapping[str, Any]) -> bool:
     """Whether a configuration can be counted; what is wrong with one, building the model says."""
     try:
         return units(unet) != ()
@@ -302,14 +248,19 @@ def _makes_sense(unet: dict[str, Any]) -> bool:
         return False
 
 
-def _extents(files: Iterable[Path], family: Family) -> dict[str, Extent]:
-    """Counted in the headers of a UNet's weights; what is wrong with those, loading them says."""
+def _counted(files: Iterable[Path], family: Family) -> dict[str, Extent]:
+    """From the headers of a UNet's weights; what is wrong with those, loading them says."""
     try:
         found = [item for file in files for item in shapes(file).items()]
     except (OSError, ValueError):
         return {}
     matrices = [(name, shape) for name, shape in found if len(shape) > 1]
     layers = {n.removesuffix(".weight"): s for n, s in matrices if n.endswith(".weight")}
+    return _extents(layers, family)
+
+
+def _extents(layers: Mapping[str, tuple[int, ...]], family: Family) -> dict[str, Extent]:
+    """By the shapes of a UNet's layers."""
     named = {targets: family.adapted(layers, targets) for targets in family.targets}
     return {
         targets: Extent(
@@ -341,7 +292,7 @@ def _suits(
         )
 
 
-def _channels(config: dict[str, Any], part: str, base: Base) -> list[int]:
+def _channels(config: Mapping[str, Any], part: str, base: Base) -> list[int]:
     found = config.get("block_out_channels")
     if not isinstance(found, list) or not found:
         raise LorakitError(
@@ -370,34 +321,3 @@ def _config(path: Path, base: Base) -> dict[str, Any]:
         raise LorakitError(
             f"{path} cannot be read: {error.strerror or error}.", "Look at its permissions."
         ) from None
-
-
-def weight_files(folder: Path, part: str) -> dict[Path, int]:
-    """The safetensors files of one part, with sizes: the plain ones, else the fp16 variant.
-
-    Raises LorakitError where there are none.
-    """
-    found = weights_of(folder, part)
-    if found:
-        return found
-    raise LorakitError(
-        f"The base model in {folder} has no weights in {part}.",
-        f"Expected {part}/{WEIGHTS[part]}.safetensors. Pickled weights (.bin, .ckpt) are not read.",
-    )
-
-
-def weights_of(folder: Path, part: str) -> dict[Path, int]:
-    """The safetensors files of one part, with sizes; empty where there are none."""
-    stem = WEIGHTS[part]
-    for pattern in (f"{stem}.safetensors", f"{stem}-*.safetensors", f"{stem}.fp16*.safetensors"):
-        found = {f: f.stat().st_size for f in sorted((folder / part).glob(pattern))}
-        if found:
-            return found
-    return {}
-
-
-def revision(base: BaseFacts) -> str:
-    """The commit of a Hub id that its folder in the Hub's cache is of; empty for other bases."""
-    folder = base.folder
-    from_hub = folder is not None and folder.parent.name == "snapshots" and HUB_ID.match(base.model)
-    return folder.name if folder is not None and from_hub else ""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from lorakit.families.base_model import ASSETS
+from lorakit.families.shipped import ASSETS
 
 FILE = ASSETS / "costs.json"
 

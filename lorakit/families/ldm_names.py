@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 LAYERS = 2
 """Attention layers of each level on the way down; every published SDXL has this many."""
 
@@ -30,3 +32,12 @@ def ldm_name(module: str) -> str:
         case _:
             raise ValueError(f"{module} is not inside an attention layer")
     return ".".join((block, "1", *rest))
+
+
+def as_attentions(name: str) -> str:
+    """An original name with part 1 of a block called `attentions`, as diffusers calls it; blocks
+    keep their numbers. What stands in part 1 where there is no attention is called so, too."""
+    return _PART_1.sub(r"\1.attentions.1.", name)
+
+
+_PART_1 = re.compile(r"^(input_blocks\.\d+|middle_block|output_blocks\.\d+)\.1\.")

@@ -9,8 +9,9 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+from lorakit.bundle.models import PICO
 from lorakit.errors import ExitCode, LorakitError
-from lorakit.families.base_model import ASSETS
+from lorakit.families.shipped import ASSETS
 from lorakit.live.follow import Seen
 from lorakit.runs import words
 from lorakit.runs.control import myself
@@ -114,7 +115,7 @@ def _next_steps(run: Run, adapters: list[Path]) -> Iterator[str]:
     diffusers = next((a for a in adapters if a.name.endswith(".diffusers.safetensors")), None)
     if diffusers is not None:
         yield "  diffusers:"
-        yield f"    pipe = DiffusionPipeline.from_pretrained({_base(run)!r})"
+        yield f"    pipe = {_loading(run)}"
         yield f"    pipe.load_lora_weights({str(diffusers)!r})"
     yield f'  lorakit sample {shlex.quote(run.name)} "a prompt"'
 
@@ -162,10 +163,15 @@ def _address() -> str:
     return f"{myself().partition('@')[0]}@{f'[{host}]' if ':' in host else host}"
 
 
-def _base(run: Run) -> str:
-    """What diffusers loads the base from."""
+def _loading(run: Run) -> str:
+    """How diffusers loads the base."""
     try:
-        model = tomllib.loads(run.bundle.read_text(encoding="utf-8"))["base"]["model"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return "BASE"
-    return str(ASSETS / "pico") if model == "pico" else str(model)
+        base = tomllib.loads(run.bundle.read_text(encoding="utf-8"))["base"]
+        model, family = str(base["model"]), base.get("family")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        model, family = "BASE", ""
+    if os.path.isfile(model):
+        kind = "StableDiffusionXLPipeline" if family == "sdxl" else "StableDiffusionPipeline"
+        return f"{kind}.from_single_file({model!r})"
+    model = str(ASSETS / "pico") if model == PICO else model
+    return f"DiffusionPipeline.from_pretrained({model!r})"

@@ -58,6 +58,34 @@ def reachable(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
         )
 
 
+def prediction(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """What the model predicts is known, and the bundle says nothing else."""
+    base, wanted = facts.base, bundle.base.prediction
+    if base is None:
+        return
+    if wanted and base.says not in ("", wanted):
+        yield _warning(
+            "base.prediction",
+            f"The base {base.model} says that it predicts {base.says}, and the bundle says"
+            f" {wanted}, which is used.",
+            f"--set base.prediction={base.says}",
+        )
+    if base.family == "sd2" and base.folder and not wanted and not base.says:
+        yield _warning(
+            "base.prediction",
+            f"Nothing says whether the base {base.model} predicts the noise or v: taken for"
+            f" {base.prediction}.",
+            "Models of SD 2 for 768 pixels predict v: --set base.prediction=v_prediction",
+        )
+    if bundle.base.zero_snr and base.prediction == "epsilon":
+        yield _error(
+            "base.zero_snr",
+            "At SNR 0 there is nothing but noise, so that a model which predicts the noise learns"
+            " nothing of it.",
+            "--set base.zero_snr=false, or --set base.prediction=v_prediction",
+        )
+
+
 # dataset
 
 
@@ -382,6 +410,7 @@ def disk(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
 
 RULES: tuple[Rule, ...] = (
     reachable,
+    prediction,
     resolution,
     far_from_native,
     batches,

@@ -14,8 +14,9 @@ from itertools import accumulate
 from typing import Any, Literal
 
 from lorakit.bundle.models import PICO, Bundle
-from lorakit.families.base_model import ASSETS, BaseFacts, published
+from lorakit.families.base_model import BaseFacts
 from lorakit.families.blocks import units
+from lorakit.families.shipped import ASSETS, published
 from lorakit.hardware.facts import Accelerator, Hardware
 from lorakit.planner.estimate import Part, Phase
 from lorakit.planner.overheads import with_overheads

@@ -11,7 +11,7 @@ from lorakit.bundle.document import document
 from lorakit.bundle.models import PICO, SCHEMA, Bundle
 from lorakit.bundle.write import replace, tables
 from lorakit.errors import ExitCode, LorakitError
-from lorakit.families.base_model import HUB_ID
+from lorakit.families.locate import HUB_ID
 from lorakit.planner.presets import Preset, parse, shipped, user_folder
 
 
@@ -25,8 +25,11 @@ def of_bundle(
     """
     settings = {k: v for k, v in tables(bundle).items() if k not in ("schema", "name", "lock")}
     settings["dataset"].pop("sources")
-    if bundle.base.model != PICO and not HUB_ID.match(bundle.base.model):
-        settings["base"] = {"family": bundle.base.family}
+    shared = ["family"]
+    if bundle.base.model == PICO or HUB_ID.match(bundle.base.model):
+        shared += ["model", "revision"]
+        shared += [key for key in ("prediction", "zero_snr") if settings["base"][key]]
+    settings["base"] = {key: settings["base"][key] for key in shared}
     personal = _personal(bundle)
     sample = settings["sample"]
     sample["prompts"] = [p for p in sample["prompts"] if not _names(p, personal)]

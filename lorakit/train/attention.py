@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import torch
 
 from lorakit.bundle.models import Bundle
-from lorakit.families import attention
+from lorakit.families import attention, components
 from lorakit.families.attention import Attention
 from lorakit.families.base_model import BaseFacts
 from lorakit.train.step import DTYPES
@@ -24,7 +22,7 @@ def kernel(bundle: Bundle, base: BaseFacts, device: torch.device) -> str:
     """
     if bundle.memory.attention != "sdpa" or base.folder is None:
         return ""
-    config = json.loads((base.folder / "unet" / "config.json").read_text(encoding="utf-8"))
+    config = components.config(base.folder, "unet")
     side = bundle.dataset.resolution // base.latent_factor
     sizes = attention.sizes(config, side, base.token_limit + 2)
     batch, dtype = bundle.train.batch_size, DTYPES[bundle.train.precision]

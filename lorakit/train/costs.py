@@ -18,9 +18,9 @@ from diffusers import AutoencoderKL
 from torch import Tensor
 
 from lorakit.bundle.models import PICO, Bundle, Train
-from lorakit.families.base_model import ASSETS
 from lorakit.families.costs import FILE, Law, Update, Work, terms
 from lorakit.families.families import FAMILIES
+from lorakit.families.shipped import ASSETS
 from lorakit.train import memory, optim, sizes
 from lorakit.train.families.stable_diffusion import StableDiffusion
 from lorakit.train.step import DTYPES, Batch, Model

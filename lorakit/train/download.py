@@ -10,8 +10,9 @@ from typing import Any
 
 from lorakit.bundle.models import Base
 from lorakit.errors import LorakitError
-from lorakit.families.base_model import ENCODERS, agree, family_by, locate
 from lorakit.families.families import FAMILIES
+from lorakit.families.locate import locate
+from lorakit.families.pipelines import ENCODERS, agree, family_by
 from lorakit.runs.events import Doing, Log
 
 

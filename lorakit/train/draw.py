@@ -89,6 +89,7 @@ def draw(args: argparse.Namespace) -> None:
     del encoders
     painter = family.painter(
         base.folder,
+        base.scheduler,
         unet,
         (bundle.dataset.resolution,) * 2,
         args.steps or bundle.sample.steps,

@@ -30,9 +30,10 @@ from lorakit.bundle.models import Bundle
 from lorakit.bundle.write import write_lock
 from lorakit.dataset.report import DatasetReport
 from lorakit.errors import ExitCode, LorakitError
-from lorakit.families.base_model import BaseFacts, revision
+from lorakit.families.base_model import BaseFacts
 from lorakit.families.digests import digest
 from lorakit.families.families import FAMILIES
+from lorakit.families.locate import revision
 from lorakit.runs.events import Log, Noted
 from lorakit.train import attention
 
@@ -78,7 +79,8 @@ def present(
         dataset=LockedDataset(digest=report.digest, pictures=_pictures(bundle, report)),
         base=LockedBase(
             digest=digest(base.folder, *parts, anew=anew) if base.folder else "",
-            revision=revision(base),
+            revision=revision(base.model, base.folder),
+            prediction=base.prediction + (", to SNR 0" if base.zero_snr else ""),
         ),
         hardware=_hardware(device),
     )

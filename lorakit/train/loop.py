@@ -54,6 +54,8 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
         return _stopped_early(control, begun)
     log.append(Doing(phase="caching"))
     base, report = prepare.look(bundle, run)
+    for note in base.notes:
+        log.append(Noted(text=note))
     locked = lock.begin(bundle, base, report, where, run, log, after=begun)
     ready = prepare.encode(bundle, base, report, family, where, log, control.stopping)
     if ready is None:
@@ -64,7 +66,7 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
     checkpointing.apply(unet, bundle.memory.checkpointing, bundle.adapter.targets)
     device.attend(unet, bundle.memory.attention)
     predict = family.predictor(unet, dtype)
-    schedule = family.alphas_cumprod(ready.folder).to(where)
+    schedule = family.alphas_cumprod(base.scheduler).to(where)
     model = Model(
         predict,
         weights,
@@ -85,6 +87,7 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
     )
     painter = family.painter(
         ready.folder,
+        base.scheduler,
         unet,
         (bundle.dataset.resolution,) * 2,
         bundle.sample.steps,

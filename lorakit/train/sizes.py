@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +11,9 @@ import torch
 from torch import Tensor
 
 from lorakit.bundle.models import Bundle
-from lorakit.families.base_model import ASSETS
+from lorakit.families import components
 from lorakit.families.families import FAMILIES
+from lorakit.families.shipped import configuration
 from lorakit.train import checkpointing, device, optim
 from lorakit.train.adapters import lora
 from lorakit.train.families.stable_diffusion import StableDiffusion
@@ -36,16 +36,12 @@ class Sizes:
         return 2 ** (len(self.vae["block_out_channels"]) - 1)
 
 
-def of(family: str, folder: Path | None = None) -> Sizes:
-    """The sizes of the base in a pipeline folder, or of the family's published model."""
+def of(family: str, base: Path | None = None) -> Sizes:
+    """The sizes of a base by its folder or file, or of the family's published model."""
     encoders = [part for _, part in FAMILIES[family].text]
 
     def read(part: str) -> dict[str, Any]:
-        if folder is not None:
-            path = folder / part / "config.json"
-        else:
-            path = ASSETS / "configs" / family / f"{part}.json"
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        found = components.config(base, part) if base else configuration(family, part)
         return {k: v for k, v in found.items() if not k.startswith("_")}
 
     return Sizes(read("unet"), read("vae"), tuple(read(part) for part in encoders))

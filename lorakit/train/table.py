@@ -20,9 +20,9 @@ import numpy as np
 import torch
 
 from lorakit.bundle.models import PICO, Bundle, Memory, Train
-from lorakit.families.base_model import ASSETS
 from lorakit.families.blocks import units
 from lorakit.families.families import FAMILIES
+from lorakit.families.shipped import ASSETS
 from lorakit.train import dryrun, optim, sizes
 from lorakit.train.dryrun import Step, nbytes
 from lorakit.train.families import family_of

@@ -35,16 +35,28 @@ class PathLine(Line):
         Binding("tab", "complete", "complete", id="path.complete", show=False)
     ]
 
-    def __init__(self, value: str, folder: Path, *, id: str, placeholder: str = "") -> None:
+    def __init__(
+        self,
+        value: str,
+        folder: Path,
+        *,
+        id: str,
+        placeholder: str = "",
+        files: tuple[str, ...] = (),
+    ) -> None:
         super().__init__(value, id=id, placeholder=placeholder)
         self.folder = folder
+        self._files = files
+        """Ends of the names of files that it may be."""
 
     class Offered(Input.Changed):
-        """There are several folders that the path may go on with."""
+        """There are several names that the path may go on with."""
 
     def action_complete(self) -> None:
         """Complete the path as a shell does."""
-        completed, names = complete(self.value, self.folder) if self.value else ("", [])
+        completed, names = (
+            complete(self.value, self.folder, self._files) if self.value else ("", [])
+        )
         if completed != self.value:
             self.value = completed
             self.cursor_position = len(completed)

@@ -18,6 +18,9 @@ from lorakit.families.families import FAMILIES
 SECTIONS = ("dataset", "adapter", "train", "loss", "memory", "sample", "save")
 """Tables of the bundle whose values are settings."""
 
+OF_BASE = ("base.prediction", "base.zero_snr", "base.pickle")
+"""Settings of the base that go when another one is chosen."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
@@ -34,7 +37,7 @@ class Answers:
     """All answers. An empty one is not given yet, and a default stands for it."""
 
     base: str = PICO
-    """pico, a diffusers folder, or a Hub id."""
+    """pico, a diffusers folder, one file, or a Hub id."""
     revision: str = ""
     """Of a Hub id; it goes when another base is chosen."""
     family: str = ""
@@ -49,10 +52,12 @@ class Answers:
     """Values that the person chose over the recommended ones, by dotted key."""
 
     def with_base(self, model: str) -> Answers:
-        """With another base; a revision and a family belong to the base they were given for."""
+        """With another base; a revision, a family and settings of it belong to the base they were
+        given for."""
         if model == self.base:
             return self
-        return dataclasses.replace(self, base=model, revision="", family="")
+        kept = {k: v for k, v in self.changes.items() if k not in OF_BASE}
+        return dataclasses.replace(self, base=model, revision="", family="", changes=kept)
 
     def with_family(self, name: str) -> Answers:
         """With a base that is taken for one of this family. Raises LorakitError for none."""
@@ -83,7 +88,7 @@ class Answers:
         """The same answers where relative paths count from another folder."""
         if old == new:
             return self
-        local = self.base != PICO and Path(resolve(self.base, old)).is_dir()
+        local = self.base != PICO and Path(resolve(self.base, old)).exists()
         return dataclasses.replace(
             self,
             base=resolve(self.base, old) if local else self.base,
@@ -102,7 +107,8 @@ def of_bundle(bundle: Bundle, folder: Path, here: Path) -> Answers:
     moved = bundle if folder == here else absolute(bundle, folder)
     data = tables(moved)
     sources = data["dataset"].pop("sources")
-    changes: dict[str, Any] = {}
+    own = {key: data["base"][key.removeprefix("base.")] for key in OF_BASE}
+    changes: dict[str, Any] = {key: value for key, value in own.items() if value}
     for section in SECTIONS:
         for name, value in data[section].items():
             if isinstance(value, Mapping):

@@ -19,7 +19,7 @@ from lorakit.hardware.speed import recalled
 from lorakit.planner.check import check
 from lorakit.planner.facts import Facts
 from lorakit.survey import survey
-from lorakit.wizard.answers import Answers
+from lorakit.wizard.answers import OF_BASE, Answers
 from lorakit.wizard.state import State
 from lorakit.wizard.steps import NAMES
 
@@ -37,6 +37,7 @@ def base(answers: Answers, here: Path) -> BaseFacts:
     """What the base says about itself, its family first of all. Raises LorakitError with what is
     wrong with it."""
     given = {"model": _path(answers.base), "revision": answers.revision}
+    given |= {k.removeprefix("base."): v for k, v in answers.changes.items() if k in OF_BASE}
     taken = Base.model_validate({**given, "family": answers.family or "sd1"})
     return inspect(recognised(taken, here), here)
 

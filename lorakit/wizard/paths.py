@@ -28,39 +28,36 @@ def tidy(text: str, folder: Path) -> str:
     return path.rstrip("/") or path[:1]
 
 
-def complete(text: str, folder: Path) -> tuple[str, list[str]]:
+def complete(text: str, folder: Path, files: tuple[str, ...] = ()) -> tuple[str, list[str]]:
     """The text, completed as far as the folders there are agree, and the names that could follow.
 
-    A text that is one folder's whole name gets its slash.
+    A text that is one folder's whole name gets its slash. `files`: files whose names end so count
+    as well.
     """
     above, _, start = text.rpartition("/")
     prefix = text[: len(text) - len(start)]
     if text in ("~", ".", ".."):
         return f"{text}/", []
-    names = [n for n in _folders(resolve(above or prefix or ".", folder)) if n.startswith(start)]
+    place = resolve(above or prefix or ".", folder)
+    names = [n for n in _names(place, files) if n.startswith(start)]
     if not start.startswith("."):
         names = [n for n in names if not n.startswith(".")]
     if not names:
         return text, []
     common = os.path.commonprefix(names)  # noqa: RUF071 - what is typed is characters
     if len(names) == 1:
-        return f"{prefix}{common}/", []
+        is_file = os.path.isfile(os.path.join(place, common))
+        return f"{prefix}{common}" + ("" if is_file else "/"), []
     return prefix + common, names
 
 
-def _folders(path: str) -> list[str]:
+def _names(path: str, files: tuple[str, ...]) -> list[str]:
     try:
         with os.scandir(path) as entries:
-            return sorted(e.name for e in entries if _is_folder(e))
+            ends = {e.name: bool(files) and e.name.lower().endswith(files) for e in entries}
+            return sorted(n for n in ends if ends[n] or os.path.isdir(os.path.join(path, n)))
     except OSError:
         return []
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False
 
 
 def _from_url(text: str) -> str:

@@ -164,7 +164,11 @@ def _base(answers: Answers, known: Known, preset: Mapping[str, Any]) -> dict[str
     revision = preset.get("revision", "") if preset.get("model") == answers.base else ""
     made = {**preset, "model": answers.base, "revision": answers.revision or revision}
     family = _family(answers, known)
-    return {**made, "family": family} if family else made
+    found: dict[str, Any] = {"family": family} if family else {}
+    if known.base and known.base.folder:
+        found["prediction"] = known.base.says or "epsilon"
+        found["zero_snr"] = known.base.says_zero_snr
+    return {**made, **found}
 
 
 def _family(answers: Answers, known: Known) -> str:

@@ -11,7 +11,7 @@ from lorakit.bundle import read, schema
 from lorakit.bundle.schema import FieldDoc
 from lorakit.bundle.values import number
 from lorakit.errors import LorakitError
-from lorakit.wizard.answers import SECTIONS, Answers
+from lorakit.wizard.answers import OF_BASE, SECTIONS, Answers
 from lorakit.wizard.proposal import Proposal, suitable
 from lorakit.wizard.state import State
 
@@ -60,9 +60,7 @@ def rows(state: State, *, every: bool = False) -> list[Row]:
     shown = [
         row
         for doc in schema.fields()
-        if doc.key.partition(".")[0] in SECTIONS
-        and "[]" not in doc.key
-        and (every or doc.key in FIRST)
+        if _is_setting(doc) and (every or doc.key in FIRST)
         for row in _of(doc, state.proposal)
     ]
     return [_name(state), _preset(state), *shown]
@@ -70,9 +68,12 @@ def rows(state: State, *, every: bool = False) -> list[Row]:
 
 def count() -> int:
     """How many settings there are in all."""
-    return sum(
-        doc.key.partition(".")[0] in SECTIONS and "[]" not in doc.key for doc in schema.fields()
-    )
+    return sum(map(_is_setting, schema.fields()))
+
+
+def _is_setting(doc: FieldDoc) -> bool:
+    table = doc.key.partition(".")[0]
+    return doc.key in OF_BASE or (table in SECTIONS and "[]" not in doc.key)
 
 
 def enter(state: State, key: str, text: str) -> State:

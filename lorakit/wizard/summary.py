@@ -54,17 +54,26 @@ def _free(free: float | None, total: float | None) -> str:
     return f"{number(free)} of {number(total, '.1f', 'GiB')} free"
 
 
+PREDICTS = {"epsilon": "the noise", "v_prediction": "v"}
+
+
 def of_base(base: BaseFacts) -> Iterator[Line]:
     """What the base says about itself."""
     title = FAMILIES[base.family].title
     yield "family", f"taken for {title} until it is here" if base.guessed else title
     yield "trained at", f"{base.resolution} x {base.resolution} pixels"
     yield "captions", f"{base.token_limit} tokens are read"
+    yield (
+        "predicts",
+        PREDICTS[base.prediction] + (", with noise up to SNR 0" if base.zero_snr else ""),
+    )
     if base.folder is None:
         yield "place", "not on this machine yet; downloaded when training starts"
     else:
         yield "weights", size(base.weight_bytes)
         yield "place", str(base.folder)
+    for note in base.notes:
+        yield "note", note
 
 
 def of_pictures(report: DatasetReport) -> Iterator[Line]:

@@ -113,7 +113,7 @@ def test_a_plan_of_what_is_no_bundle(bundle: Path, lorakit: Command) -> None:
 
 def test_a_base_that_is_not_there_is_told_beside_the_plan(bundle: Path, lorakit: Command) -> None:
     ended = lorakit("plan", bundle, "--set", "base.model=/no/such/base")
-    assert "The base model /no/such/base is neither" in ended.stderr
+    assert "The base model /no/such/base is no file or folder" in ended.stderr
     assert "another rank" in ended.stdout
 
 

@@ -8,14 +8,10 @@ import pytest
 
 from lorakit.bundle.models import Base
 from lorakit.errors import LorakitError
-from lorakit.families.base_model import (
-    ASSETS,
-    family_of,
-    inspect,
-    locate,
-    recognised,
-    weight_files,
-)
+from lorakit.families.base_model import inspect, recognised
+from lorakit.families.locate import locate
+from lorakit.families.pipelines import family_of
+from lorakit.families.shipped import ASSETS
 
 PICO = ASSETS / "pico"
 PARTS = ("scheduler", "text_encoder", "tokenizer", "unet", "vae")
@@ -53,13 +49,13 @@ def test_a_hub_id_that_is_not_here_has_the_facts_of_its_family(tmp_path: Path) -
     "model", ["no/such/folder", "./nothing", "~nobody-here/x", "/nowhere", "word", "a b/c"]
 )
 def test_neither_folder_nor_hub_id(model: str, tmp_path: Path) -> None:
-    with pytest.raises(LorakitError, match="neither a folder here nor a Hub id"):
+    with pytest.raises(LorakitError, match="no file or folder here, and no Hub id"):
         inspect(Base(model=model), tmp_path)
 
 
-def test_a_single_file_is_named_as_such(tmp_path: Path) -> None:
+def test_a_single_file_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"")
-    with pytest.raises(LorakitError, match="single file"):
+    with pytest.raises(LorakitError, match=r"model\.safetensors is empty"):
         inspect(Base(model="model.safetensors"), tmp_path)
 
 
@@ -193,12 +189,3 @@ def test_a_hub_id_in_the_cache_is_recognised(
 def test_v_prediction_is_read_from_the_scheduler(copy: Path) -> None:
     edit(copy / "scheduler" / "scheduler_config.json", prediction_type="v_prediction")
     assert inspect(Base(model=str(copy)), copy).prediction == "v_prediction"
-
-
-def test_half_precision_files_are_taken_where_there_are_no_others(copy: Path) -> None:
-    plain = copy / "unet" / "diffusion_pytorch_model.safetensors"
-    half = plain.with_name("diffusion_pytorch_model.fp16.safetensors")
-    shutil.copyfile(plain, half)
-    assert list(weight_files(copy, "unet")) == [plain]
-    plain.unlink()
-    assert list(weight_files(copy, "unet")) == [half]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lorakit.families import blocks
-from lorakit.families.base_model import ASSETS
+from lorakit.families.shipped import ASSETS
 
 FILES = {
     "sd1": "configs/sd1/unet.json",

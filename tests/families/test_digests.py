@@ -12,8 +12,8 @@ import pytest
 
 from lorakit.bundle.paths import cache_folder
 from lorakit.families import digests
-from lorakit.families.base_model import ASSETS
 from lorakit.families.digests import digest
+from lorakit.families.shipped import ASSETS
 
 PICO = ASSETS / "pico"
 
@@ -34,9 +34,9 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     files: list[str] = []
     real = digests._read.__wrapped__
 
-    def watched(path: str, stamp: tuple[int, ...]) -> str:
+    def watched(path: str, stamp: tuple[int, ...], tensors: digests.Tensors) -> str:
         files.append(Path(path).name)
-        return real(path, stamp)
+        return real(path, stamp, tensors)
 
     monkeypatch.setattr(digests, "_read", watched)
     monkeypatch.setattr(digests, "LARGE_BYTES", 1000)

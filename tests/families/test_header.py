@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lorakit.families.base_model import ASSETS
 from lorakit.families.header import shapes
+from lorakit.families.shipped import ASSETS
 
 
 def test_shapes_of_pico() -> None:

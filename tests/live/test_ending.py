@@ -76,6 +76,14 @@ def test_a_good_end_says_what_came_out_and_what_to_do_with_it(
     assert "lorakit sample 'my robots-20261130-120000' \"a prompt\"" in text
 
 
+def test_a_base_in_one_file_is_loaded_as_one(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "model.safetensors"
+    file.touch()
+    run.bundle.write_text(f'[base]\nfamily = "sdxl"\nmodel = "{file}"\n')
+    text = "\n".join(conclude(run, seen(run, "good"))[0])
+    assert f"StableDiffusionXLPipeline.from_single_file('{file}')" in text
+
+
 def test_an_address_of_six_is_put_in_brackets(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSH_CONNECTION", "fe80::1 50000 fe80::2 22")
     assert "@[fe80::2]:/" in "\n".join(conclude(run, seen(run, "good"))[0])

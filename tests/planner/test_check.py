@@ -16,7 +16,8 @@ from lorakit.bundle.write import tables
 from lorakit.dataset.buckets import fit
 from lorakit.dataset.report import DatasetReport, Picture
 from lorakit.errors import ExitCode
-from lorakit.families.base_model import BaseFacts, published, usual
+from lorakit.families.base_model import BaseFacts, usual
+from lorakit.families.shipped import published
 from lorakit.hardware.facts import Hardware, Probe, TorchBuild, Tried
 from lorakit.hardware.files import load
 from lorakit.planner.budget import budget
@@ -115,6 +116,34 @@ def test_a_base_that_cannot_be_fetched() -> None:
     away = replace(SOUND, base=replace(BASE, folder=None))
     assert problems(away) == []
     only(problems(replace(away, offline=True)), "error", "base.model", "HF_HUB_OFFLINE")
+
+
+def predicting(says: str, **more: Any) -> Facts:
+    return replace(SOUND, base=replace(BASE, says=says, **more))
+
+
+def test_a_bundle_that_says_otherwise_than_its_base_is_warned() -> None:
+    wanted = {"model": "someone/model", "prediction": "v_prediction"}
+    found = problems(predicting("epsilon", prediction="v_prediction"), base=wanted)
+    only(found, "warning", "base.prediction", "says that it predicts epsilon, and the bundle says")
+    assert problems(predicting("v_prediction", prediction="v_prediction"), base=wanted) == []
+    assert problems(predicting(""), base=wanted) == []
+
+
+def test_sd2_that_does_not_say_what_it_predicts_is_warned_of() -> None:
+    silent = predicting("", family="sd2")
+    only(problems(silent), "warning", "base.prediction", "predicts the noise or v: taken for eps")
+    assert problems(predicting("epsilon", family="sd2")) == []
+    assert problems(silent, base={"model": "someone/model", "prediction": "epsilon"}) == []
+
+
+def test_zero_snr_is_for_models_that_predict_v() -> None:
+    ends = {"rescale_betas_zero_snr": True}
+    wanted = {"model": "someone/model", "zero_snr": True}
+    found = problems(predicting("", scheduler=ends), base=wanted)
+    only(found, "error", "base.zero_snr", "At SNR 0 there is nothing but noise")
+    facts = predicting("v_prediction", prediction="v_prediction", scheduler=ends)
+    assert problems(facts, base=wanted) == []
 
 
 @pytest.mark.parametrize(

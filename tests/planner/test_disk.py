@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from lorakit.bundle.models import Bundle
-from lorakit.families.base_model import ASSETS, BaseFacts, Extent, inspect
+from lorakit.families.base_model import BaseFacts, Extent, inspect
+from lorakit.families.shipped import ASSETS
 from lorakit.planner.disk import (
     EXTENTS,
     PICTURE_BYTES,

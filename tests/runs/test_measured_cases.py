@@ -13,7 +13,7 @@ import pytest
 
 from lorakit.bundle.write import tables
 from lorakit.errors import LorakitError
-from lorakit.families.base_model import ASSETS
+from lorakit.families.shipped import ASSETS
 from lorakit.hardware.facts import Accelerator, Hardware, TorchBuild
 from lorakit.runs import bench, meter
 from lorakit.runs.bench import Request, measure
@@ -207,7 +207,7 @@ def test_a_base_that_is_not_here_is_told_before_anything_is_measured(stand_in: P
         measured((1,), base="sd1")
     assert "--synthetic" in told.value.hint
     assert not Path("bench-sd1.toml").exists()
-    with pytest.raises(LorakitError, match="neither a folder here nor a Hub id"):
+    with pytest.raises(LorakitError, match="no file or folder here, and no Hub id"):
         measured((1,), base="sd3")
     assert stand_in.read_text() == "start\nstart\n"
 

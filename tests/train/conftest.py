@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw
 from trainings import changed, trained, watched
 
 from lorakit.bundle.models import Bundle
-from lorakit.families.base_model import ASSETS
+from lorakit.families.shipped import ASSETS
 from lorakit.runs.events import Event, Finished
 from lorakit.train.families import sd1, sd2, sdxl
 

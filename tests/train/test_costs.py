@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from lorakit.bundle.models import PICO, Adapter
-from lorakit.families.base_model import ASSETS
 from lorakit.families.costs import costs, terms, update
 from lorakit.families.counts import modules
+from lorakit.families.shipped import ASSETS
 from lorakit.planner.disk import EXTENTS
 from lorakit.train import sizes
 from lorakit.train.costs import adafactor, batch, made, passes

@@ -11,7 +11,7 @@ import torch
 
 from lorakit.bundle.models import PICO, Bundle
 from lorakit.bundle.write import write
-from lorakit.families.base_model import ASSETS
+from lorakit.families.shipped import ASSETS
 from lorakit.train import dryrun, memory, sizes
 from lorakit.train.families import family_of, sd1, sdxl
 from lorakit.train.sizes import Sizes

@@ -12,6 +12,7 @@ from PIL import Image
 from lorakit.bundle.models import Bundle
 from lorakit.bundle.write import write
 from lorakit.dataset.buckets import fit
+from lorakit.families.components import config
 from lorakit.runs.events import FILE, Log, Noted, Stepped, decode
 from lorakit.train import draw
 from lorakit.train.adapters import verify
@@ -236,7 +237,8 @@ def test_the_vae_never_runs_in_fp16(
     assert made.load_vae(bases[family]).dtype == torch.float32
     unet = made.load_unet(bases[family], DTYPES[precision])
     encoded = made.encode_text(made.load_text(bases[family]), "")
-    painter = made.painter(bases[family], unet, (32, 32), 1, 5.0, {"": Conditions(**encoded)})
+    drawing = (bases[family], config(bases[family], "scheduler"), unet, (32, 32), 1, 5.0)
+    painter = made.painter(*drawing, {"": Conditions(**encoded)})
     assert painter.vae().dtype == expected
     [picture] = painter.draw_all([("", 1)], "")
     assert picture.size == (32, 32)

@@ -16,7 +16,8 @@ from lorakit.bundle.models import Bundle
 from lorakit.bundle.read import read
 from lorakit.bundle.write import write
 from lorakit.families import digests
-from lorakit.families.base_model import inspect, revision
+from lorakit.families.base_model import inspect
+from lorakit.families.locate import revision
 from lorakit.runs.events import FILE, Doing, Event, Finished, Log, Noted
 from lorakit.runs.events import Tail as Reader
 from lorakit.train import device, prepare
@@ -211,12 +212,10 @@ def test_the_commit_of_a_hub_base_is_found(tiny_base: Path, tmp_path: Path) -> N
     from lorakit.bundle.models import Base
 
     base = inspect(Base(model=str(tiny_base)), Path("/"))
-    assert revision(base) == ""
-    import dataclasses
-
+    assert revision(base.model, base.folder) == ""
     cached = tmp_path / "models--a--b" / "snapshots" / ("4" * 40)
-    assert revision(dataclasses.replace(base, model="a/b", folder=cached)) == "4" * 40
-    assert revision(dataclasses.replace(base, model="a/b", folder=None)) == ""
+    assert revision("a/b", cached) == "4" * 40
+    assert revision("a/b", None) == ""
 
 
 def test_the_lock_is_told_as_json(

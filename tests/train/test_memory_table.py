@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from lorakit.bundle.models import PICO, Bundle
-from lorakit.families.base_model import ASSETS, usual
+from lorakit.families.base_model import usual
 from lorakit.families.blocks import units
+from lorakit.families.shipped import ASSETS
 from lorakit.hardware.facts import Hardware
 from lorakit.planner import memory as planned
 from lorakit.planner.overheads import PROGRAM

@@ -11,7 +11,7 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from lorakit.errors import LorakitError
-from lorakit.families.base_model import ASSETS
+from lorakit.families.shipped import ASSETS
 from lorakit.train.families.sd1 import FAMILY as sd1
 from lorakit.train.families.stable_diffusion import pixels
 

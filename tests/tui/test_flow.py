@@ -116,7 +116,7 @@ def test_a_base_that_is_none_is_not_passed(drive: Drive) -> None:
         assert "No base is given." in it.text
         await it.type("./nowhere")
         await it.press("enter")
-        assert "neither a folder here nor a Hub id" in it.text
+        assert "no file or folder here, and no Hub id" in it.text
         await it.press("ctrl+n")
         assert it.step == "2 Base"
 

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import place
 import pytest
+import single_files
 
 from lorakit.bundle.problems import Problem
 from lorakit.bundle.read import read
 from lorakit.errors import LorakitError
 from lorakit.wizard import draft, look, outcome, summary
-from lorakit.wizard.answers import Answers, Folder
+from lorakit.wizard.answers import Answers, Folder, of_bundle
 from lorakit.wizard.state import begin
 from lorakit.wizard.steps import STEPS, step_of
 
@@ -50,6 +51,48 @@ def test_a_review_says_what_train_would_say(tmp_path: Path) -> None:
     assert verdicts["dataset"] == "1 error"
     assert verdicts["train"] == "ok"
     assert re.fullmatch(r"[\d.]+ to [\d.]+ s a step, .+ in all", dict(sections)["takes"])
+
+
+def with_file(tmp_path: Path, *marks: str) -> Answers:
+    place.make(tmp_path)
+    shapes = {**single_files.small_shapes(), **dict.fromkeys(marks, (0,))}
+    single_files.write_header(tmp_path / "noob.safetensors", shapes)
+    return ANSWERS.with_base("noob.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("marks", "prediction", "zero_snr", "words"),
+    [
+        ((), "epsilon", False, "the noise"),
+        (("v_pred", "ztsnr"), "v_prediction", True, "v, with noise up to SNR 0"),
+    ],
+)
+def test_a_bundle_for_one_file_says_what_was_found_in_it(
+    tmp_path: Path, marks: tuple[str, ...], prediction: str, zero_snr: bool, words: str
+) -> None:
+    state, step = look.again(begin(tmp_path, with_file(tmp_path, *marks)), "review", silent)
+    assert step == "review"
+    assert state.known.base
+    assert dict(summary.of_base(state.known.base))["predicts"] == words
+    bundle = state.proposal.bundle
+    assert bundle
+    assert bundle.base.model == "noob.safetensors"
+    assert (bundle.base.prediction, bundle.base.zero_snr) == (prediction, zero_snr)
+    reviewed = look.review(bundle, state, silent)
+    assert [p.what for p in reviewed.problems if p.severity == "error"] == []
+    assert reviewed.facts.prompt_tokens == (1,) * len(bundle.sample.prompts)  # ohwx
+
+
+def test_what_is_said_of_a_base_goes_with_it(tmp_path: Path) -> None:
+    answers = with_file(tmp_path).with_change("base.prediction", "v_prediction")
+    state, _ = look.again(begin(tmp_path, answers), "review", silent)
+    assert state.proposal.bundle
+    assert state.proposal.bundle.base.prediction == "v_prediction"
+    assert state.proposal.recommends("base.prediction") == "epsilon"
+    assert answers.with_base("base").changes == {}
+    again = of_bundle(state.proposal.bundle, tmp_path, tmp_path)
+    assert again.changes["base.prediction"] == "v_prediction"
+    assert "base.pickle" not in again.changes
 
 
 @pytest.mark.parametrize("said", ["", "sdxl"])

@@ -46,6 +46,9 @@ def test_completing_goes_as_far_as_the_folders_agree(tmp_path: Path) -> None:
     assert complete("x", tmp_path) == ("x", [])
     assert complete(".h", tmp_path) == (".hidden/", [])
     assert complete("photos/", tmp_path)[0] == "photos/dog ["
+    (tmp_path / "model.safetensors").touch()
+    assert complete("mo", tmp_path) == ("mo", [])
+    assert complete("mo", tmp_path, (".safetensors",)) == ("model.safetensors", [])
 
 
 def test_the_home_folder_is_completed(clean_home: Path) -> None:

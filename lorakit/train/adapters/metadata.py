@@ -22,8 +22,9 @@ import torch
 from lorakit import __version__
 from lorakit.bundle.models import PICO, Bundle, Source
 from lorakit.dataset.report import DatasetReport
-from lorakit.families.base_model import HUB_ID, BaseFacts
+from lorakit.families.base_model import BaseFacts
 from lorakit.families.families import Family
+from lorakit.families.locate import HUB_ID
 from lorakit.runs.events import FILE, Tail
 from lorakit.train.adapters.files import HASHES, Matrices
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,10 @@ import torch
 from torch import Tensor
 
 from lorakit.errors import LorakitError
-from lorakit.families.base_model import weight_files
+from lorakit.families import components
+from lorakit.families.clip_vocabulary import END, write
+from lorakit.families.single_file import opened
+from lorakit.train.families import one_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,46 +38,65 @@ class Encoder:
         return self.model(ids.to(self.model.device), output_hidden_states=True)
 
 
-def load(folder: Path, tokenizer: str, part: str, device: torch.device | str) -> Encoder:
-    """The text encoder in a pipeline's folder `part`, with its tokenizer, fp32, on a device.
+def load(base: Path, tokenizer: str, part: str, device: torch.device | str) -> Encoder:
+    """The text encoder of a base that diffusers keeps in the folder `part`, with its tokenizer,
+    fp32, on a device.
 
     transformers 4 names the weights with `text_model.` in front, 5 writes them without and each
     fills what it does not find with random numbers after a mere warning. So the file is read here,
     in either style, and every weight is counted.
     """
-    from safetensors.torch import load_file
-    from transformers import (
-        CLIPTextConfig,
-        CLIPTextModel,
-        CLIPTextModelWithProjection,
-        CLIPTokenizer,
-    )
+    from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection
 
-    config = CLIPTextConfig.from_pretrained(folder / part, local_files_only=True)
+    if base.is_file():
+        config = CLIPTextConfig(**components.config(base, part))
+    else:
+        config = CLIPTextConfig.from_pretrained(base / part, local_files_only=True)
     # Of two encoders the second one gives the text as a vector, too, through its projection.
     kind = CLIPTextModelWithProjection if part.endswith("_2") else CLIPTextModel
     model = kind(config)
     own = {k for k in model.state_dict() if not k.endswith("position_ids")}
     state: dict[str, Tensor] = {}
-    for file in weight_files(folder, part):
-        for key, value in load_file(file).items():
-            bare = key.removeprefix("text_model.")
-            named = key
-            if bare.startswith(("embeddings.", "encoder.", "final_layer_norm.")):
-                named = next((k for k in (bare, f"text_model.{bare}") if k in own), bare)
-            if not named.endswith("position_ids"):
-                state[named] = value.float()
+    for key, value in _weights(base, part).items():
+        bare = key.removeprefix("text_model.")
+        named = key
+        if bare.startswith(("embeddings.", "encoder.", "final_layer_norm.")):
+            named = next((k for k in (bare, f"text_model.{bare}") if k in own), bare)
+        if not named.endswith("position_ids"):
+            state[named] = value.float()
     missing, unexpected = model.load_state_dict(state, strict=False)
     complain(
         part,
-        folder,
+        base,
         [k for k in missing if k in own],
-        [k for k in unexpected if "projection" not in k],
+        [k for k in unexpected if "projection" not in k and k != "logit_scale"],
     )
     return Encoder(
-        CLIPTokenizer.from_pretrained(folder / tokenizer, local_files_only=True),
+        _tokenizer(base, tokenizer),
         model.float().eval().requires_grad_(False).to(device),
     )
+
+
+def _weights(base: Path, part: str) -> dict[str, Tensor]:
+    if base.is_file():
+        return one_file.text_weights(base, part)
+    from safetensors.torch import load_file
+
+    files = components.weight_files(base, part)
+    return {key: value for file in files for key, value in load_file(file).items()}
+
+
+def _tokenizer(base: Path, part: str) -> Any:
+    """The tokenizer in a folder; a single file has CLIP's. That of SD 2 and the second one of SDXL
+    fill up with `!`."""
+    from transformers import CLIPTokenizer
+
+    if not base.is_file():
+        return CLIPTokenizer.from_pretrained(base / part, local_files_only=True)
+    pads = "!" if part.endswith("_2") or opened(base).content.family == "sd2" else END
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder))
+        return CLIPTokenizer.from_pretrained(folder, pad_token=pads, local_files_only=True)
 
 
 def complain(part: str, folder: Path, missing: Sequence[str], unexpected: Sequence[str]) -> None:

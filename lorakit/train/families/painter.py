@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,10 @@ class Painter:
     """Draws what `train` has learned so far, or a finished LoRA on a UNet."""
 
     family: StableDiffusion
-    folder: Path
+    base: Path
+    """Its folder or file."""
+    scheduler: Mapping[str, Any]
+    """Configuration of what draws."""
     unet: Any
     size: tuple[int, int]
     """Width and height in pixels."""
@@ -38,16 +41,16 @@ class Painter:
         dtype = self.unet.dtype
         if dtype == torch.float16:
             dtype = torch.float32
-        return self.family.load_vae(self.folder).to(self.unet.device, dtype)
+        return self.family.load_vae(self.base).to(self.unet.device, dtype)
 
     @torch.no_grad()
     def draw_all(self, wanted: Sequence[tuple[str, int]], negative: str) -> list[Image.Image]:
         """A picture for each (prompt, seed), one at a time."""
         vae = self.vae()
-        scheduler = self.family.load_scheduler(self.folder)
+        scheduler = self.family.load_scheduler(self.scheduler)
         pipe = self.family.pipeline(unet=self.unet, vae=vae, scheduler=scheduler)
         pipe.set_progress_bar_config(disable=True)
-        told = self.family.against(self.folder, negative, self.texts[negative])
+        told = self.family.against(self.base, negative, self.texts[negative])
         against = self._embeds(told, "negative_")
         pictures = []
         for prompt, seed in wanted:

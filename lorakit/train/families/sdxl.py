@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from lorakit.dataset.buckets import Fit
+from lorakit.families import components
 from lorakit.train.families.clip import Encoder
 from lorakit.train.families.stable_diffusion import StableDiffusion
 from lorakit.train.step import Conditions
@@ -68,9 +68,9 @@ class StableDiffusionXL(StableDiffusion):
             add_watermarker=False,
         )
 
-    def against(self, folder: Path, negative: str, told: Conditions) -> Conditions:
-        """Zeros for no negative prompt, unless the folder's index says that it is an empty one."""
-        index = json.loads((folder / "model_index.json").read_text("utf-8"))
+    def against(self, base: Path, negative: str, told: Conditions) -> Conditions:
+        """Zeros for no negative prompt, unless its folder's index says that it is an empty one."""
+        index = components.index(base)
         if negative or not index.get("force_zeros_for_empty_prompt", True):
             return told
         assert told.pooled is not None

@@ -6,7 +6,7 @@ pico is one of these; nothing here knows it by name.
 from __future__ import annotations
 
 import gc
-import json
+import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,10 +17,11 @@ from torch import Tensor
 
 from lorakit.dataset.buckets import Fit
 from lorakit.errors import ExitCode, LorakitError
-from lorakit.families.base_model import published, weight_files
+from lorakit.families import components
 from lorakit.families.families import FAMILIES
+from lorakit.families.shipped import published
 from lorakit.train.adapters import files, lora
-from lorakit.train.families import clip
+from lorakit.train.families import clip, one_file
 from lorakit.train.families.clip import Encoder, complain
 from lorakit.train.step import Conditions, Predict
 
@@ -35,21 +36,21 @@ class StableDiffusion:
         self.facts = FAMILIES[name]
         self._tiny = dict(tiny)
 
-    def load_unet(self, folder: Path, dtype: torch.dtype) -> Any:
-        """The frozen UNet of a pipeline folder, on the CPU, every weight of it from the file."""
+    def load_unet(self, base: Path, dtype: torch.dtype) -> Any:
+        """The frozen UNet of a base, on the CPU, every weight of it from its files."""
         from diffusers import UNet2DConditionModel
 
-        return _load(UNet2DConditionModel, folder, "unet", dtype)
+        return _load(UNet2DConditionModel, base, "unet", dtype)
 
-    def load_vae(self, folder: Path) -> Any:
-        """The VAE of a pipeline folder, fp32, on the CPU."""
+    def load_vae(self, base: Path) -> Any:
+        """The VAE of a base, fp32, on the CPU."""
         from diffusers import AutoencoderKL
 
-        return _load(AutoencoderKL, folder, "vae", torch.float32)
+        return _load(AutoencoderKL, base, "vae", torch.float32)
 
-    def load_text(self, folder: Path, device: torch.device | str = "cpu") -> list[Encoder]:
-        """The tokenizers and text encoders of a pipeline folder, fp32, on a device."""
-        return [clip.load(folder, *pair, device) for pair in self.facts.text]
+    def load_text(self, base: Path, device: torch.device | str = "cpu") -> list[Encoder]:
+        """The tokenizers and text encoders of a base, fp32, on a device."""
+        return [clip.load(base, *pair, device) for pair in self.facts.text]
 
     @torch.no_grad()
     def encode_text(self, encoders: Sequence[Encoder], text: str) -> dict[str, Tensor]:
@@ -64,9 +65,9 @@ class StableDiffusion:
         posterior = vae.encode(pixels(picture)[None].to(vae.device)).latent_dist
         return posterior.mean[0].float().cpu(), posterior.std[0].float().cpu()
 
-    def latent_scale(self, folder: Path) -> float:
+    def latent_scale(self, base: Path) -> float:
         """What latents are multiplied by, from the VAE's configuration."""
-        config = json.loads((folder / "vae" / "config.json").read_text("utf-8"))
+        config = components.config(base, "vae")
         return float(config.get("scaling_factor", 0.18215))
 
     def sizes(self, width: int, height: int, fit: Fit) -> tuple[int, ...] | None:
@@ -91,26 +92,31 @@ class StableDiffusion:
 
         return predict
 
-    def alphas_cumprod(self, folder: Path) -> Tensor:
-        """The noise schedule of a pipeline folder as the training uses it, [timesteps], fp32."""
+    def alphas_cumprod(self, scheduler: Mapping[str, Any]) -> Tensor:
+        """The noise schedule of a scheduler's configuration as the training uses it, [timesteps],
+        fp32."""
         from diffusers import DDPMScheduler
 
-        made = DDPMScheduler.from_pretrained(folder / "scheduler", local_files_only=True)
-        return made.alphas_cumprod.float()
+        return DDPMScheduler.from_config(dict(scheduler)).alphas_cumprod.float()
 
-    def load_scheduler(self, folder: Path) -> Any:
-        """The sampler that a pipeline folder names, if it is one of diffusers'."""
+    def load_scheduler(self, scheduler: Mapping[str, Any]) -> Any:
+        """The sampler that a configuration names, if it is one of diffusers'.
+
+        Not all of them can draw from SNR 0; where that is asked for, DDIM does it in their place.
+        """
         import diffusers
 
-        config = json.loads((folder / "scheduler" / "scheduler_config.json").read_text("utf-8"))
-        named = str(config.get("_class_name"))
-        kind = getattr(diffusers, named, None)
+        named = str(scheduler.get("_class_name"))
+        kind: Any = getattr(diffusers, named, None)
         if not (isinstance(kind, type) and issubclass(kind, diffusers.SchedulerMixin)):
             raise LorakitError(
-                f"The scheduler {named} in {folder} is none that diffusers has.",
+                f"The scheduler {named} of the base model is none that diffusers has.",
                 "Download the base model again, or update diffusers.",
             )
-        return kind.from_config(config)  # type: ignore[attr-defined]
+        rescale = "rescale_betas_zero_snr"
+        if scheduler.get(rescale) and rescale not in inspect.signature(kind).parameters:
+            kind = diffusers.DDIMScheduler
+        return kind.from_config(dict(scheduler))
 
     def pipeline_class(self) -> Any:
         """diffusers' pipeline of this family."""
@@ -130,8 +136,8 @@ class StableDiffusion:
             requires_safety_checker=False,
         )
 
-    def against(self, folder: Path, negative: str, told: Conditions) -> Conditions:
-        """What the pipeline of a folder means by a negative prompt that says `told`."""
+    def against(self, base: Path, negative: str, told: Conditions) -> Conditions:
+        """What the pipeline of a base means by a negative prompt that says `told`."""
         return told
 
     def load_adapter(self, unet: Any, file: Path, name: str = "loaded") -> None:
@@ -177,19 +183,23 @@ class StableDiffusion:
         return published(self.facts.name)
 
 
-def _load(kind: Any, folder: Path, part: str, dtype: torch.dtype) -> Any:
-    file = next(iter(weight_files(folder, part)))
-    variant = "fp16" if ".fp16" in file.name else None
-    model, told = kind.from_pretrained(
-        folder / part,
-        torch_dtype=dtype,
-        variant=variant,
-        use_safetensors=True,
-        local_files_only=True,
-        low_cpu_mem_usage=True,
-        output_loading_info=True,
-    )
-    complain(part, folder, told["missing_keys"], told["unexpected_keys"])
+def _load(kind: Any, base: Path, part: str, dtype: torch.dtype) -> Any:
+    if base.is_file():
+        model, missing, unexpected = one_file.load(kind, base, part, dtype)
+    else:
+        file = next(iter(components.weight_files(base, part)))
+        variant = "fp16" if ".fp16" in file.name else None
+        model, told = kind.from_pretrained(
+            base / part,
+            torch_dtype=dtype,
+            variant=variant,
+            use_safetensors=True,
+            local_files_only=True,
+            low_cpu_mem_usage=True,
+            output_loading_info=True,
+        )
+        missing, unexpected = told["missing_keys"], told["unexpected_keys"]
+    complain(part, base, missing, unexpected)
     return model.eval().requires_grad_(False)
 
 

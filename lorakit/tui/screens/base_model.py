@@ -43,7 +43,10 @@ class BaseScreen(StepScreen):
     def body(self) -> list[Widget]:
         """Names, a line, and what the base says about itself."""
         other = "" if self.state.answers.base in self._names() else self.state.answers.base
-        line = PathLine(other, self.state.folder, id="other", placeholder="folder, or owner/name")
+        hint = "file, folder, or owner/name"
+        line = PathLine(
+            other, self.state.folder, id="other", placeholder=hint, files=(".safetensors",)
+        )
         facts = VerticalScroll(Static(id="facts", classes="facts"), can_focus=False)
         return [Menu(id="bases"), Field("other", line), facts]
 
@@ -57,7 +60,7 @@ class BaseScreen(StepScreen):
         names = self._names()
         about = {PICO: "comes with lorakit"}
         rows = [(n, f"{cells(n, 46)}{about.get(n, '')}") for n in names]
-        rows.append((OTHER, "another one: a diffusers folder here, or a Hub id"))
+        rows.append((OTHER, "another one: a file or folder here, or a Hub id"))
         known = self.state.answers.base in names
         menu = self.query_one(Menu)
         menu.show(rows, at=self.state.answers.base if known else OTHER)
@@ -150,7 +153,7 @@ class BaseScreen(StepScreen):
         """Go on once the base is known to be one."""
         wanted = self.gathered()
         if not wanted.answers.base:
-            self.say("No base is given.", "Type a folder or a Hub id such as owner/name.")
+            self.say("No base is given.", "Type a file, a folder, or a Hub id such as owner/name.")
             self.query_one("#other").focus()
         elif wanted.known.base:
             super().action_next()

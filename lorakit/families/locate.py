@@ -1,0 +1,83 @@
+"""Where a base model lies: shipped, a path, or in the Hub's cache."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from pathlib import Path
+
+from lorakit.bundle.models import PICO, Base
+from lorakit.errors import LorakitError
+from lorakit.families.components import weights_of, weighty
+from lorakit.families.families import FAMILIES
+from lorakit.families.pipelines import family_of
+from lorakit.families.shipped import ASSETS
+
+HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")
+
+
+def locate(base: Base, root: Path) -> Path | None:
+    """The folder or file of a base: shipped, given by path (relative to `root`), or in the Hub's
+    cache.
+
+    None: a Hub id that has to be downloaded first. Raises LorakitError for anything else.
+    """
+    if base.model == PICO:
+        return ASSETS / "pico"
+    given = Path(os.path.expanduser(base.model))  # leaves a ~name that nobody has as it is
+    place = given if given.is_absolute() else root / given
+    # Not Path.is_dir, which raises where a folder above may not be entered.
+    if os.path.isdir(place) or os.path.isfile(place):
+        return place
+    if HUB_ID.match(base.model):
+        with contextlib.suppress(ValueError):  # the Hub's own rules for names are stricter
+            return _cached(base)
+    raise LorakitError(
+        f"The base model {base.model} is no file or folder here, and no Hub id.",
+        f"Looked for {place}. A Hub id has the form owner/name; pico is shipped with lorakit.",
+    )
+
+
+def _cached(base: Base) -> Path | None:
+    """The folder of a Hub id in the Hub's cache, if all that training needs is there.
+
+    What it needs follows from the folder itself, whatever the bundle says. Raises ValueError for
+    what cannot be a Hub id.
+    """
+    folder = _snapshot(base.model, base.revision or "main")
+    if folder is None or not os.path.isfile(folder / "model_index.json"):
+        return None
+    family = FAMILIES[family_of(folder) or base.family]
+    there = [os.path.isdir(folder / part) for part in family.parts]
+    weights = [weights_of(folder, part) for part in weighty(family)]
+    return folder if all(there) and all(weights) else None
+
+
+_HUB_RULES = re.compile(r"\b[\w.-]{1,96}\b/\b[\w.-]{1,96}\b", re.ASCII)
+
+
+def _snapshot(model: str, revision: str) -> Path | None:
+    """The folder of a revision in the Hub's cache. Raises ValueError for what cannot be a Hub id.
+
+    Looked for by the documented layout of the cache: importing the Hub's client takes longer than
+    all else that a plan needs.
+    """
+    from huggingface_hub import constants
+
+    if not _HUB_RULES.fullmatch(model) or "--" in model or ".." in model or model.endswith(".git"):
+        raise ValueError(model)
+    cache = Path(constants.HF_HUB_CACHE) / f"models--{model.replace('/', '--')}"
+    commit = revision
+    with contextlib.suppress(OSError):  # a commit has no file in refs
+        commit = (cache / "refs" / revision).read_text(encoding="utf-8").strip()
+    try:
+        return cache / "snapshots" / commit if commit in os.listdir(cache / "snapshots") else None
+    except OSError:
+        return None
+
+
+def revision(model: str, folder: Path | None) -> str:
+    """The commit of a Hub id that its folder in the Hub's cache is of; empty for other bases."""
+    from_hub = folder is not None and folder.parent.name == "snapshots" and HUB_ID.match(model)
+    return folder.name if folder is not None and from_hub else ""
