@@ -1,10 +1,12 @@
 """Kill a training again and again, go on each time, and compare what comes out.
 
     python examples/benchmarks/kills.py [--kills 200] [--runs 20] [--seed 0] [--jobs 2]
+                                        [--phase caching]
 
-Each run is killed (SIGKILL) at random moments while it caches, trains, saves, samples or starts,
-and is gone on with until it is done. Its adapter must be the unbroken run's to the last byte, and
-no step that was saved may be lost. Prints a table; exit code 1 where anything differs.
+Each run is killed (SIGKILL) at random moments while it caches, trains, saves, samples or starts, or
+in one of these alone, and is gone on with until it is done. Its adapter must be the unbroken run's
+to the last byte, and no step that was saved may be lost. Prints a table; exit code 1 where anything
+differs.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,7 +59,14 @@ def unbroken(bundle: Bundle, root: Path, folder: Path) -> str:
     return _digest(run)
 
 
-def broken(bundle: Bundle, root: Path, folder: Path, kills: int, seed: int) -> Outcome:
+def broken(
+    bundle: Bundle,
+    root: Path,
+    folder: Path,
+    kills: int,
+    seed: int,
+    phases: Sequence[str] = PHASES,
+) -> Outcome:
     """One run with `kills` kills, gone on with until it is done."""
     draw = random.Random(seed)
     run, made, seen = create(bundle, root, folder), Outcome(), _Seen()
@@ -65,7 +74,7 @@ def broken(bundle: Bundle, root: Path, folder: Path, kills: int, seed: int) -> O
         process = _started(run, run.path / "cache")
         made.processes += 1
         if made.killed.total() < kills:
-            phase = draw.choice(PHASES)
+            phase = draw.choice(phases)
             if _reaches(run, process, seen, phase):
                 time.sleep(draw.uniform(0, 0.4) if phase != "saving" else draw.uniform(0, 0.03))
             if process.poll() is None:
@@ -147,7 +156,14 @@ def table(outcomes: list[Outcome], expected: str) -> list[str]:
 
 
 def kill(
-    bundle: Bundle, folder: Path, root: Path, kills: int, runs: int, seed: int, jobs: int
+    bundle: Bundle,
+    folder: Path,
+    root: Path,
+    kills: int,
+    runs: int,
+    seed: int,
+    jobs: int,
+    phases: Sequence[str] = PHASES,
 ) -> tuple[list[Outcome], str]:
     """`kills` kills over at least `runs` runs; returns what became of each, and the digest of an
     unbroken run. A run that ends before a kill finds it leaves that kill to another one."""
@@ -158,7 +174,9 @@ def kill(
         share = [left // count + (number < left % count) for number in range(count)]
         with ThreadPoolExecutor(jobs) as pool:
             started = [
-                pool.submit(broken, bundle, root, folder, each, seed * 1000 + len(outcomes) + n)
+                pool.submit(
+                    broken, bundle, root, folder, each, seed * 1000 + len(outcomes) + n, phases
+                )
                 for n, each in enumerate(share)
             ]
             outcomes += [s.result() for s in started]
@@ -171,6 +189,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--phase", choices=PHASES, help="kill in this one alone")
     args = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
     examples = HERE.parent
@@ -178,7 +197,14 @@ def main() -> int:
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
         outcomes, expected = kill(
-            bundle, examples, Path(scratch), args.kills, args.runs, args.seed, args.jobs
+            bundle,
+            examples,
+            Path(scratch),
+            args.kills,
+            args.runs,
+            args.seed,
+            args.jobs,
+            (args.phase,) if args.phase else PHASES,
         )
     print("\n".join(table(outcomes, expected)))
     print(f"{time.monotonic() - started:.0f} s")

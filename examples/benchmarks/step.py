@@ -23,8 +23,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from data_loading import report_of
 from diffusers import UNet2DConditionModel
-from safetensors.torch import save_file
 
 from lorakit.bundle.models import Bundle
 from lorakit.families.families import FAMILIES
@@ -32,10 +32,13 @@ from lorakit.runs.events import Log
 from lorakit.train import device, optim
 from lorakit.train.adapters import lora
 from lorakit.train.adapters.metadata import Notes
-from lorakit.train.batches import Batches, Sample
+from lorakit.train.batches import Batches
+from lorakit.train.cache import Cache, picture_name, text_name
 from lorakit.train.control import Control
+from lorakit.train.epochs import Epochs
 from lorakit.train.families.sd1 import FAMILY as sd1
 from lorakit.train.loop import Report, Training
+from lorakit.train.material import CachedLatents, CachedTexts, Material
 from lorakit.train.objective import Objective
 from lorakit.train.sample import Samples
 from lorakit.train.step import Model
@@ -100,12 +103,15 @@ def ours(channels: tuple[int, int], folder: Path) -> Callable[[], None]:
     """An iteration of lorakit's loop over a cache of 64 pictures."""
     wanted, model = bundle(), unet(channels)
     weights = lora.attach(model, FAMILIES["sd1"], wanted.adapter, 1)
-    samples = []
-    for number in range(64):
-        latents, text = folder / f"{number}.latents", folder / f"{number}.text"
-        save_file({k: torch.randn(4, SIDE, SIDE) for k in ("mean", "std")}, latents)
-        save_file({"hidden": torch.randn(77, WIDTH)}, text)
-        samples.append(Sample(latents, text, (64, 64)))
+    epochs = Epochs(wanted, report_of(64))
+    pictures, texts = (Cache(folder, kind, "random", "none") for kind in ("latents", "text"))
+    with pictures, texts:
+        for picture, view in epochs.views():
+            latents = {k: torch.randn(4, SIDE, SIDE) for k in ("mean", "std")}
+            pictures.put(picture_name(picture.sha256, view), latents)
+        for text in epochs.texts():
+            texts.put(text_name(text), {"hidden": torch.randn(77, WIDTH)})
+    material = Material(epochs, CachedLatents(pictures, epochs), CachedTexts(texts, epochs))
     cpu = torch.device("cpu")
     log = Log(folder / "events.jsonl")
     training = Training(
@@ -121,7 +127,7 @@ def ours(channels: tuple[int, int], folder: Path) -> Callable[[], None]:
             torch.amp.GradScaler("cpu", enabled=False),
             wanted.train.clip_norm,
         ),
-        Batches(samples, wanted, 1.0, 1000, cpu, torch.float32),
+        Batches(material, wanted, sd1.sizes, 1.0, 1000, cpu, torch.float32),
         sd1,
         model,
         Notes({}, 1, 1),

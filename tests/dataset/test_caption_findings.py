@@ -137,7 +137,7 @@ def test_files_that_say_nothing_or_something_else(tmp_path: Path) -> None:
     said(report, where, "metadata.jsonl names 1 picture that is not there: d.png")
     said(report, where, "Not read: metadata.parquet (a Parquet table")
     said(report, where, "1 of 3 pictures have no caption")
-    assert report.others == ("lone.json", "metadata.parquet")
+    assert [o.name for o in report.others] == ["lone.json", "metadata.parquet"]
     files = [p for p in tmp_path.rglob("*") if p.is_file()]
     assert len(report.pictures) + report.captions + len(report.others) == len(files)
 

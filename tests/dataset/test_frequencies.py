@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from lorakit.bundle.models import Captions
 from lorakit.dataset import captions
@@ -14,7 +13,7 @@ from lorakit.dataset.report import Picture
 
 def picture(name: str, *texts: str) -> Picture:
     return Picture(
-        path=Path("/set") / name,
+        folder="/set",
         name=name,
         source=0,
         repeats=1,
@@ -23,7 +22,7 @@ def picture(name: str, *texts: str) -> Picture:
         fit=fit(64, 64, 64, 8),
         caption="".join(texts[:1]),
         captions=texts,
-        caption_path=None,
+        caption_name=None,
         tokens=None,
         sha256=name,
         turned=False,

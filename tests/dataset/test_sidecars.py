@@ -260,7 +260,7 @@ def test_any_text_comes_back_from_a_table(
     for name, text in (("metadata.csv", made.getvalue()), ("metadata.jsonl", "\n".join(lines))):
         (folder / name).write_bytes(text.encode(encoding))
         [table] = Reader(
-            folder, folders.Contents(pictures=list(rows), others=[name]), Captions()
+            folder, folders.Contents(pictures=list(rows), others={name: ""}), Captions()
         ).tables
         assert {n: "".join(e.captions) for n, e in table.entries.items()} == {
             n: folded(t) for n, t in rows.items()

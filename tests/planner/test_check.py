@@ -57,7 +57,7 @@ def bundle(**sections: dict[str, Any]) -> Bundle:
 def report(*shapes: tuple[int, int], repeats: int = 1, **more: Any) -> DatasetReport:
     pictures = tuple(
         Picture(
-            path=Path(f"/dog/{n}.png"),
+            folder="/dog",
             name=f"{n}.png",
             source=0,
             repeats=repeats,
@@ -65,7 +65,7 @@ def report(*shapes: tuple[int, int], repeats: int = 1, **more: Any) -> DatasetRe
             height=height,
             fit=fit(width, height, 512, 64),
             caption="a dog",
-            caption_path=None,
+            caption_name=None,
             tokens=2,
             sha256=f"{n:064x}",
             turned=False,

@@ -10,6 +10,7 @@ from trainings import batches, changed, trained, watched
 
 from lorakit.bundle.models import Bundle
 from lorakit.cache import shelves
+from lorakit.train.batches import Batches
 from lorakit.train.step import Batch
 
 LIVE = {"cache_latents": False, "cache_text": False}
@@ -76,3 +77,24 @@ def test_the_lora_is_the_same(
     assert trained(changed(bundle, memory=memory), run, watched(run)).digest == expected
     kinds = {s.kind for s in shelves.shelves(fresh_cache)}
     assert ("latents" in kinds) == memory.get("cache_latents", True)
+
+
+def test_captions_that_change_are_in_the_cache_in_their_versions(
+    bundle: Bundle, tmp_path: Path, fresh_cache: Path
+) -> None:
+    """What is trained on in any epoch was encoded before the first; without a cache it is new."""
+    sources = [{**s.model_dump(), "repeats": 2} for s in bundle.dataset.sources]
+    captions = {"shuffle": True, "separator": " "}
+    wanted = changed(bundle, dataset={"sources": sources, "captions": captions, "variants": 3})
+    one = batches(wanted, watched(tmp_path / "one"))
+    other = batches(changed(wanted, memory=LIVE), watched(tmp_path / "other"))
+
+    def told(step: int, made: Batches) -> set[bytes]:
+        return {h.numpy().tobytes() for b in made.of(step) for h in b.conditions.hidden}
+
+    steps = range(1, 6 * one.plan.batches_per_epoch + 1)
+    cached = set().union(*(told(step, one) for step in steps))
+    live = set().union(*(told(step, other) for step in steps))
+    assert len(cached) <= 5 * 3 < len(live)
+    [held] = [s.entries for s in shelves.shelves(fresh_cache) if s.kind == "text"]
+    assert len(cached) == held - 1  # and no prompt at all
