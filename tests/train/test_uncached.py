@@ -107,7 +107,7 @@ def test_captions_that_change_are_in_the_cache_in_their_versions(
 def test_pictures_that_change_are_in_the_cache_in_their_versions(
     bundle: Bundle, tmp_path: Path, fresh_cache: Path
 ) -> None:
-    """With masks and prior pictures among them; each version is what it would be without a cache."""
+    """With masks and prior pictures; each version is what it would be without a cache."""
     folder = Path(bundle.dataset.sources[0].path)
     for picture in sorted(folder.glob("*.png"))[:2]:
         half = Image.new("L", (8, 8))
