@@ -131,7 +131,7 @@ def test_progress_is_told(root: Path) -> None:
     seen: list[tuple[int, int]] = []
     tell: Callable[[int, int], None] = lambda done, total: seen.append((done, total))  # noqa: E731
     survey(bundle(), root, progress=tell)
-    assert seen == [(1, 3), (2, 3), (3, 3)]
+    assert seen == [(0, 3), (1, 3), (2, 3), (3, 3)]
 
 
 def test_free_space_of_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ class LockedPicture(NamedTuple):
     sha256: str
     """The start of it, of the file."""
     caption_sha256: str
-    """The start of it, of the caption as the trainer uses it."""
+    """The start of it, of the captions with the trigger."""
 
     @classmethod
     def read(cls, line: str) -> LockedPicture:

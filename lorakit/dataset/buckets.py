@@ -40,6 +40,7 @@ class Fit:
         return long > MAX_ASPECT * short
 
 
+@lru_cache(maxsize=4096)
 def fit(width: int, height: int, resolution: int, step: int, buckets: bool = True) -> Fit:
     """Bucket, scaled size and crop of a picture of width x height pixels.
 

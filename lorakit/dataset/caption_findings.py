@@ -137,7 +137,7 @@ def _too_long(
                 wording.whole(t, dataset.captions, _trigger(long[0], dataset))
                 for t in _texts(long[0])
             ),
-            key=lambda told: counter.measure(told).tokens,
+            key=counter.count,
         )
         yield _warning(
             "dataset.sources",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,14 +90,33 @@ class Counter:
 
     def __init__(self, tokenizer: Callable[[], Tokenizer], limit: int) -> None:
         self._tokenizer = tokenizer
+        self._of_word = lru_cache(maxsize=1 << 16)(self._encoded)
         self.limit = limit
         """Tokens that are read."""
 
+    def pieces(self, text: str) -> tuple[str, ...]:
+        """The tokens of a text, each as it stands in it, in small letters."""
+        # CLIP never joins two words, and captions say the same ones again and again: word by word
+        # they take a tenth of the time.
+        if getattr(self._tokenizer().model, "end_of_word_suffix", None):
+            return tuple(chain.from_iterable(map(self._of_word, text.split(" "))))
+        return self._encoded(text)
+
+    def count(self, text: str) -> int:
+        """Tokens of a text."""
+        return len(self.pieces(text))
+
     def measure(self, text: str) -> Length:
         """Tokens of a text, and the part of it behind the limit."""
+        count = self.count(text)
+        if count <= self.limit:
+            return Length(count, "")
         found = self._tokenizer().encode(text, add_special_tokens=False)
-        count = len(found.ids)
-        return Length(count, text[found.offsets[self.limit][0] :] if count > self.limit else "")
+        return Length(count, text[found.offsets[self.limit][0] :])
+
+    def _encoded(self, text: str) -> tuple[str, ...]:
+        found = self._tokenizer().encode(text, add_special_tokens=False)
+        return tuple(text[start:end].strip().lower() for start, end in found.offsets)
 
 
 def counter(folder: Path | None, limit: int) -> Counter | None:

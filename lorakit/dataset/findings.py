@@ -9,9 +9,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from lorakit.bundle.problems import Problem
-from lorakit.dataset import captions
+from lorakit.dataset import alike, captions
 from lorakit.dataset.folders import Contents
 from lorakit.dataset.report import DatasetReport, Picture
+from lorakit.dataset.sidecars import why_unused
 from lorakit.dataset.sniff import READABLE, looks
 from lorakit.errors import ExitCode
 
@@ -89,7 +90,7 @@ def of_folder(index: int, folder: Path, contents: Contents, repeats: int) -> lis
                 "Allow it: chmod u+rx on each of them.",
             )
         )
-    hidden = [n for n in contents.others if _is_picture(folder / n)]
+    hidden = [n for n, why in contents.others.items() if not why and _is_picture(folder / n)]
     if hidden:
         found.append(
             _warning(
@@ -137,6 +138,21 @@ def _is_picture(path: Path) -> bool:
         return False
 
 
+_CACHES = {".npz": "what another trainer cached", ".safetensors": "weights, or what was cached"}
+
+
+def why_other(folder: Path, name: str) -> str:
+    """What a file is that is neither a picture nor read as captions of one."""
+    known = why_unused(name) or _CACHES.get(os.path.splitext(name)[1].lower())
+    if known:
+        return known
+    try:
+        kind = looks(folder / name)
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return f"{kind} with another extension" if kind in READABLE else kind
+
+
 def _no_pictures(index: int, folder: Path, contents: Contents) -> Problem:
     kinds = ", ".join(f"{n} {suffix}" for suffix, n in contents.extensions.items())
     looked = f"{folder}" + (
@@ -155,6 +171,7 @@ def of_report(report: DatasetReport) -> list[Problem]:
     found = [_error(u.name, u.why, u.fix) for u in report.unusable]
     found += _sizes(report.pictures)
     found += _duplicates(report.pictures)
+    found += _alike(report.pictures)
     return found
 
 
@@ -196,4 +213,21 @@ def _duplicates(pictures: Sequence[Picture]) -> list[Problem]:
         )
         for names in same.values()
         if len(names) > 1
+    ]
+
+
+def _alike(pictures: Sequence[Picture]) -> list[Problem]:
+    """Pictures that are nearly the same; those that are the same to the byte count once."""
+    once = {p.sha256: n for n, p in reversed(list(enumerate(pictures)))}
+    seen = ((n, p.impression) for n in sorted(once.values()) if (p := pictures[n]).impression)
+    found = [[pictures[n].name for n in group] for group in alike.groups(seen)]
+    if not found:
+        return []
+    named = listed(" = ".join(names[:NAMED]) for names in found)
+    return [
+        _warning(
+            "dataset.sources",
+            f"Pictures that look nearly the same, {counted(len(found), 'group')}: {named}.",
+            "Keep the best of each; what is there more often is learned more strongly.",
+        )
     ]

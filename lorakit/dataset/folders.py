@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,10 +34,13 @@ class Contents:
     """Files that should be pictures."""
     captions: dict[str, list[str]] = field(default_factory=dict)
     """Caption files of each picture that has any, the one to use first."""
-    others: list[str] = field(default_factory=list)
-    """Files that are neither, and links that lead nowhere."""
+    others: dict[str, str] = field(default_factory=dict)
+    """Files that are neither, each with what is known of why: a link that leads nowhere, a pipe,
+    or nothing yet."""
     ignored: int = 0
     """System files."""
+    files: int = 0
+    """All files, system files among them."""
     closed: list[str] = field(default_factory=list)
     """Folders that may not be read."""
     folders: list[str] = field(default_factory=list)
@@ -56,14 +58,15 @@ class Contents:
 def walk(root: Path) -> Contents:
     """The files in a folder and all folders below it.
 
-    Links to files and folders are followed, each folder once, so a loop of links ends.
-    Only names and kinds of entries are read, no file is opened.
+    Links to files and folders are followed, but nothing is met twice, so a loop of links ends: what
+    lies in the folder itself comes before what a link leads to. Only names and kinds of entries are
+    read, no file is opened.
     """
-    found = Contents()
-    _walk(root, "", found, set())
-    for names in (found.pictures, found.others, found.folders):
-        names.sort()
-    return found
+    walk = _Walk()
+    walk.into(str(root), "")
+    while walk.later:
+        walk.follow(*walk.later.pop(0))
+    return walk.done()
 
 
 def is_system(name: str) -> bool:
@@ -71,29 +74,81 @@ def is_system(name: str) -> bool:
     return name.startswith(".") or name.lower() in SYSTEM
 
 
-def _walk(folder: Path, prefix: str, found: Contents, visited: set[tuple[int, int]]) -> None:
-    try:
-        here = folder.stat()
-        if (here.st_dev, here.st_ino) in visited:
-            return
-        visited.add((here.st_dev, here.st_ino))
-        entries = sorted(os.listdir(folder))
-    except OSError:
-        found.closed.append(prefix.rstrip("/") or ".")
-        return
-    files = []
-    for name in entries:
-        kind = _kind(folder / name)
-        if is_system(name):
-            found.ignored += _count(folder / name) if kind == "folder" else 1
-        elif kind == "folder":
-            found.folders.append(prefix + name)
-            _walk(folder / name, f"{prefix}{name}/", found, visited)
-        elif kind == "file":
-            files.append(name)
+class _Walk:
+    def __init__(self) -> None:
+        self.found = Contents()
+        self.later: list[tuple[str, str]] = []
+        """Links to folders, as (path, name)."""
+        self._folders: set[tuple[int, int]] = set()
+        self._own: set[tuple[int, int]] = set()
+        """Files that are no links, by device and inode."""
+        self._links: dict[str, tuple[int, int]] = {}
+
+    def into(self, folder: str, prefix: str) -> bool:
+        """Look into a folder, unless it has been looked into."""
+        try:
+            here = os.stat(folder)
+            if (here.st_dev, here.st_ino) in self._folders:
+                return False
+            self._folders.add((here.st_dev, here.st_ino))
+            with os.scandir(folder) as listed:
+                entries = sorted(listed, key=lambda entry: entry.name)
+        except OSError:
+            self.found.closed.append(prefix.rstrip("/") or ".")
+            return True
+        files = []
+        for entry in entries:
+            name, kind = entry.name, _kind(entry)
+            if is_system(name):
+                count = _count(entry.path) if kind == "folder" else 1
+                self.found.ignored += count
+                self.found.files += count
+            elif kind == "folder" and entry.is_symlink():
+                self.later.append((entry.path, prefix + name))
+            elif kind == "folder":
+                self.found.folders.append(prefix + name)
+                self.into(entry.path, f"{prefix}{name}/")
+            elif kind == "file":
+                files.append(name)
+                if entry.is_symlink():
+                    target = entry.stat()
+                    self._links[prefix + name] = (target.st_dev, target.st_ino)
+                else:
+                    self._own.add((here.st_dev, entry.inode()))
+            else:
+                self.found.others[prefix + name] = kind
+                self.found.files += 1
+        self.found.files += len(files)
+        _sort_out(files, prefix, self.found)
+        return True
+
+    def follow(self, path: str, name: str) -> None:
+        """Look into what a link leads to."""
+        if self.into(path, f"{name}/"):
+            self.found.folders.append(name)
         else:
-            found.others.append(prefix + name)
-    _sort_out(files, prefix, found)
+            self.found.others[name] = "a link to a folder that is here already"
+            self.found.files += 1
+
+    def done(self) -> Contents:
+        """All in order, and without links to what is here anyway."""
+        found, met = self.found, set(self._own)
+        twice = set()
+        for name, target in sorted(self._links.items()):
+            if target in met:
+                twice.add(name)
+            met.add(target)
+        for name in twice:
+            for caption in found.captions.pop(name, ()):
+                found.others[caption] = ""
+            found.others[name] = "a link to a file that is here already"
+        for names in found.captions.values():  # what two pictures share is still a caption
+            for name in names:
+                found.others.pop(name, None)
+        found.pictures = sorted(set(found.pictures) - twice)
+        found.others = dict(sorted(found.others.items()))
+        found.folders.sort()
+        return found
 
 
 def _sort_out(files: list[str], prefix: str, found: Contents) -> None:
@@ -112,20 +167,25 @@ def _sort_out(files: list[str], prefix: str, found: Contents) -> None:
         found.pictures.append(prefix + name)
         if beside:
             found.captions[prefix + name] = [prefix + n for n in beside]
-    found.others += [prefix + n for n in files if n not in taken]
+    found.others.update({prefix + n: "" for n in files if n not in taken})
 
 
-def _kind(path: Path) -> str:
-    """file, folder, or other: a link that leads nowhere, a pipe, a socket, a device."""
+def _kind(entry: os.DirEntry[str]) -> str:
+    """file, folder, or what else it is, in words."""
     try:
-        mode = path.stat().st_mode
+        if entry.is_dir():
+            return "folder"
+        if entry.is_file():
+            return "file"
+        if entry.is_symlink() and not os.path.exists(entry.path):
+            return "a link that leads nowhere"
     except OSError:
-        return "other"
-    return "folder" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other"
+        pass
+    return "a link that leads nowhere" if entry.is_symlink() else "no file: a pipe or a device"
 
 
-def _count(folder: Path) -> int:
+def _count(folder: str) -> int:
     """Files below a system folder; links are not followed."""
-    if folder.is_symlink():
+    if os.path.islink(folder):
         return 1
     return sum(len(files) for _, _, files in os.walk(folder))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lorakit.dataset.alike import Impression, impression
 from lorakit.dataset.buckets import Fit
 from lorakit.dataset.sniff import READABLE, looks
 from lorakit.errors import ExitCode, LorakitError
@@ -38,6 +39,12 @@ class Seen:
     """Whether EXIF turned it."""
     notes: tuple[str, ...]
     """Doubts about it, each a sentence that follows its name."""
+    impression: Impression
+    """What it looks like, roughly."""
+
+
+EXAMINED = 1
+"""Goes up whenever a look at the same file may say something else than it did before."""
 
 
 def examine(path: Path) -> Seen:
@@ -54,7 +61,7 @@ def examine(path: Path) -> Seen:
         image.draft(None, (width // 8, height // 8))
         image.load()
         turn, damaged = _orientation(image)
-        _eight_bit(image)
+        looks = impression(_turned(_small(image), turn))
         notes = []
         if damaged:
             notes.append(f"has an EXIF orientation that is none ({damaged}); taken as upright")
@@ -64,7 +71,7 @@ def examine(path: Path) -> Seen:
             notes.append("has a colour profile that cannot be read; taken as sRGB")
     if turn in (5, 6, 7, 8):
         width, height = height, width
-    return Seen(width=width, height=height, turned=turn != 1, notes=tuple(notes))
+    return Seen(width=width, height=height, turned=turn != 1, notes=tuple(notes), impression=looks)
 
 
 def open_upright(path: Path) -> Image.Image:
@@ -207,6 +214,20 @@ def _opaque(image: Image.Image) -> Image.Image:
     ground = Image.new("RGB", colours.size, GROUND)
     ground.paste(colours, mask=alpha)
     return ground
+
+
+def _small(image: Image.Image) -> Image.Image:
+    """A small opaque copy; its colours are not corrected, as only likeness is asked for."""
+    from PIL.Image import Resampling
+
+    image = _eight_bit(image)
+    if image.mode not in ("L", "RGB", "CMYK"):
+        image = image.convert(
+            "RGBA" if "transparency" in image.info or "A" in image.mode else "RGB"
+        )
+    image = image.resize((64, 64), Resampling.BOX)
+    image.info.pop("icc_profile", None)
+    return _opaque(image)
 
 
 def _eight_bit(image: Image.Image) -> Image.Image:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lorakit.bundle.problems import Problem
+from lorakit.dataset.alike import Impression
 from lorakit.dataset.buckets import Fit
 from lorakit.dataset.entries import Box
 
@@ -19,10 +20,10 @@ from lorakit.dataset.entries import Box
 class Picture:
     """One usable picture."""
 
-    path: Path
-    """Absolute."""
+    folder: str
+    """Of its source, absolute."""
     name: str
-    """Relative to its source's folder, with `/`."""
+    """Relative to that, with `/`."""
     source: int
     """Index of its source in the bundle."""
     repeats: int
@@ -34,8 +35,9 @@ class Picture:
     """How it is brought to its bucket."""
     caption: str
     """Its first caption with the trigger: what the model is told with default settings."""
-    caption_path: Path | None
-    """Where the captions are from; None: there are none."""
+    caption_name: str | None
+    """The file that the captions are from, relative to the source's folder; None: there are
+    none."""
     tokens: int | None
     """Of the longest caption as it is told; None where the base's tokenizer cannot be read."""
     sha256: str
@@ -46,6 +48,23 @@ class Picture:
     """All that is said of it, each on one line and without trigger; none: no caption."""
     box: Box | None = None
     """What must stay in sight, as shares of the upright picture."""
+    impression: Impression | None = None
+    """What it looks like, roughly."""
+
+    @property
+    def path(self) -> Path:
+        """Absolute."""
+        return Path(self.folder, self.name)
+
+    @property
+    def caption_path(self) -> Path | None:
+        """Where the captions are from; None: there are none."""
+        return Path(self.folder, self.caption_name) if self.caption_name else None
+
+    @property
+    def words(self) -> str:
+        """All its captions as one text, the first with its trigger: for digests."""
+        return "\n".join([self.caption, *self.captions[1:]])
 
     @property
     def upscale(self) -> float:
@@ -64,6 +83,16 @@ class Unusable:
     fix: str
 
 
+@dataclass(frozen=True, slots=True)
+class Other:
+    """A file that is not used, and need not be."""
+
+    name: str
+    """Relative to its source's folder, with `/`."""
+    why: str
+    """What it is, in a few words: `a link that leads nowhere`."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class DatasetReport:
     """What the folders of a bundle hold."""
@@ -74,12 +103,25 @@ class DatasetReport:
     ignored: int = 0
     """System files: names that begin with a dot, Thumbs.db and the like."""
     captions: int = 0
-    """Caption files that belong to a picture."""
-    others: tuple[str, ...] = ()
-    """Names of files that are neither picture nor caption of one."""
+    """Files of captions that are read for a picture, tables of them too."""
+    others: tuple[Other, ...] = ()
+    """Files that are neither picture nor caption of one."""
+    files: int = 0
+    """All files below the folders of the sources."""
     token_limit: int = 75
     """Tokens of a caption that are read."""
     findings: tuple[Problem, ...] = ()
+
+    @property
+    def account(self) -> dict[str, int]:
+        """How many files are what; together they are all files."""
+        return {
+            "pictures used": len(self.pictures),
+            "files of captions read": self.captions,
+            "not usable": len(self.unusable),
+            "other files": len(self.others),
+            "system files": self.ignored,
+        }
 
     @cached_property
     def buckets(self) -> dict[tuple[int, int], int]:
@@ -107,7 +149,7 @@ class DatasetReport:
     @property
     def captioned(self) -> int:
         """Pictures that have a caption of their own."""
-        return sum(p.caption_path is not None for p in self.pictures)
+        return sum(p.caption_name is not None for p in self.pictures)
 
     @property
     def too_long(self) -> int | None:
@@ -168,7 +210,9 @@ class DatasetReport:
             ],
             "unusable": [{"path": str(u.path), "why": u.why, "fix": u.fix} for u in self.unusable],
             "ignored": self.ignored,
-            "others": list(self.others),
+            "others": [{"name": o.name, "why": o.why} for o in self.others],
+            "files": self.files,
+            "account": self.account,
             "buckets": [
                 {"width": w, "height": h, "pictures": n} for (w, h), n in self.buckets.items()
             ],
@@ -188,9 +232,7 @@ class DatasetReport:
 
 
 def _learned(picture: Picture) -> tuple[Any, ...]:
-    """What the digest takes in. What most pictures lack is no part of it where it is not there, so
-    that a digest of before stays."""
-    p = picture
-    several = [list(p.captions)] if len(p.captions) > 1 else []
-    box = [{"box": list(p.box)}] if p.box else []
-    return (p.source, p.repeats, p.name, p.sha256, p.caption, *several, *box)
+    """What the digest takes in. A box is part of it only where there is one, so that a digest of
+    before stays."""
+    row = (picture.source, picture.repeats, picture.name, picture.sha256, picture.words)
+    return (*row, list(picture.box)) if picture.box else row

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import hashlib
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from lorakit.bundle.models import Dataset, Source
@@ -15,8 +13,9 @@ from lorakit.bundle.problems import Problem
 from lorakit.dataset import caption_findings, captions, findings, folders, wording
 from lorakit.dataset.buckets import fit
 from lorakit.dataset.entries import shares
-from lorakit.dataset.pictures import Seen, examine
-from lorakit.dataset.report import DatasetReport, Picture, Unusable
+from lorakit.dataset.folders import Contents
+from lorakit.dataset.looks import Look, looks
+from lorakit.dataset.report import DatasetReport, Other, Picture, Unusable
 from lorakit.dataset.sidecars import Reader, Sidecar
 from lorakit.errors import LorakitError
 from lorakit.families.base_model import BaseFacts
@@ -27,86 +26,40 @@ def scan(
     root: Path,
     base: BaseFacts,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    fresh: bool = False,
 ) -> DatasetReport:
     """What the folders hold; whatever is wrong with them is a finding in the report.
 
-    Relative paths count from `root`. `progress` is called with pictures read and pictures in all,
-    from the caller's thread. Raises LorakitError only where the resolution is less than one step
-    of the base.
+    Relative paths count from `root`. `progress` is called with pictures looked at and pictures in
+    all, from the caller's thread. Files that have not changed since an earlier scan are not decoded
+    again, unless `fresh` asks for it. Raises LorakitError only where the resolution is less than
+    one step of the base.
     """
     places = [place(source, root) for source in dataset.sources]
     contents = [folders.walk(folder) if os.path.isdir(folder) else None for folder in places]
     total = sum(len(c.pictures) for c in contents if c)
     counter = captions.counter(base.folder, base.token_limit)
-    pictures: list[Picture] = []
-    unusable: list[Unusable] = []
+    sources: list[_Source] = []
     found: list[Problem] = []
-    used: set[tuple[int, str]] = set()
-    done = 0
-    with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
-        for index, source in enumerate(dataset.sources):
-            inside, folder = contents[index], places[index]
-            if inside is None:
-                found.append(findings.missing_folder(index, source.path, folder))
-                continue
-            found += findings.of_folder(index, folder, inside, source.repeats)
-            reader = Reader(folder, inside, dataset.captions)
-            unusable += [_unusable(folder, *broken) for broken in reader.broken]
-            beside: list[tuple[Picture, Sidecar]] = []
-            looks = pool.map(_look, [folder / name for name in inside.pictures])
-            for name, look in zip(inside.pictures, looks, strict=True):
-                done += 1
-                try:
-                    progress(done, total)
-                except BaseException:  # who asked has left: what is queued need not be read
-                    pool.shutdown(cancel_futures=True)
-                    raise
-                if isinstance(look, LorakitError):
-                    unusable.append(_unusable(folder, name, look))
-                    continue
-                said = reader.of(name)
-                unusable += [_unusable(folder, *broken) for broken in said.broken]
-                trigger = captions.trigger_of(source)
-                box = shares(said.box, look.seen.width, look.seen.height) if said.box else None
-                found += [findings.noted(name, note) for note in look.seen.notes]
-                pictures.append(
-                    Picture(
-                        path=folder / name,
-                        name=name,
-                        source=index,
-                        repeats=source.repeats,
-                        width=look.seen.width,
-                        height=look.seen.height,
-                        fit=fit(
-                            look.seen.width,
-                            look.seen.height,
-                            dataset.resolution,
-                            base.size_step,
-                            dataset.buckets,
-                        ),
-                        caption=captions.with_trigger("".join(said.captions[:1]), trigger),
-                        captions=said.captions,
-                        caption_path=folder / said.name if said.name else None,
-                        tokens=wording.tokens(counter, said.captions, dataset.captions, trigger),
-                        box=box,
-                        sha256=look.sha256,
-                        turned=look.seen.turned,
-                    )
-                )
-                beside.append((pictures[-1], said))
-            found += caption_findings.of_files(index, reader, beside)
-            used |= {(index, name) for name in reader.used}
+    progress(0, total)
+    for index, source in enumerate(dataset.sources):
+        inside, folder = contents[index], places[index]
+        if inside is None:
+            found.append(findings.missing_folder(index, source.path, folder))
+            continue
+        found += findings.of_folder(index, folder, inside, source.repeats)
+        done = sum(len(one.contents.pictures) for one in sources)
+        here = _Source(index, source, folder, inside, dataset, base, counter)
+        here.look(lambda n, done=done: progress(done + n, total), fresh)  # type: ignore[misc]
+        found += here.findings
+        sources.append(here)
     report = DatasetReport(
-        pictures=tuple(pictures),
-        unusable=tuple(unusable),
-        ignored=sum(c.ignored for c in contents if c),
-        captions=sum(len(names) for c in contents if c for names in c.captions.values()),
-        others=tuple(
-            name
-            for index, c in enumerate(contents)
-            for name in (c.others if c else ())
-            if (index, name) not in used
-        ),
+        pictures=tuple(p for one in sources for p in one.pictures),
+        unusable=tuple(u for one in sources for u in one.unusable.values()),
+        ignored=sum(one.contents.ignored for one in sources),
+        captions=sum(len(one.read) for one in sources),
+        others=tuple(other for one in sources for other in one.others()),
+        files=sum(one.contents.files for one in sources),
         token_limit=base.token_limit,
     )
     found += findings.of_report(report)
@@ -114,28 +67,90 @@ def scan(
     return dataclasses.replace(report, findings=tuple(found))
 
 
+class _Source:
+    """The scan of one folder."""
+
+    def __init__(
+        self,
+        index: int,
+        source: Source,
+        folder: Path,
+        contents: Contents,
+        dataset: Dataset,
+        base: BaseFacts,
+        counter: captions.Counter | None,
+    ) -> None:
+        self.contents = contents
+        self.pictures: list[Picture] = []
+        self.unusable: dict[str, Unusable] = {}
+        self.findings: list[Problem] = []
+        self.read: set[str] = set()
+        """Files that captions were read from."""
+        self._index, self._source, self._folder = index, source, folder
+        self._dataset, self._base, self._counter = dataset, base, counter
+        self._trigger = captions.trigger_of(source)
+        self._reader = Reader(folder, contents, dataset.captions)
+
+    def look(self, progress: Callable[[int], None], fresh: bool) -> None:
+        """Look at all of it."""
+        self._broken(self._reader.broken)
+        beside: list[tuple[Picture, Sidecar]] = []
+        root = str(self._folder)
+        names = self.contents.pictures
+        seen = looks((os.path.join(root, name) for name in names), fresh)
+        with contextlib.closing(seen):
+            for number, (name, look) in enumerate(zip(names, seen, strict=True), 1):
+                progress(number)
+                if isinstance(look, LorakitError):
+                    self._broken([(name, look)])
+                    continue
+                said = self._reader.of(name)
+                self._broken(said.broken)
+                self.read.update(self._reader.files(name))
+                self.findings += [findings.noted(name, note) for note in look.seen.notes]
+                self.pictures.append(self._picture(root, name, look, said))
+                beside.append((self.pictures[-1], said))
+        self.read.update(table.name for table in self._reader.tables)
+        self.read -= self.unusable.keys()
+        self.findings += caption_findings.of_files(self._index, self._reader, beside)
+
+    def others(self) -> Iterator[Other]:
+        """Files that are not used, each with the reason."""
+        for name, why in self.contents.others.items():
+            if name not in self.read and name not in self.unusable:
+                yield Other(name, why or findings.why_other(self._folder, name))
+        for name in sorted({n for names in self.contents.captions.values() for n in names}):
+            if name not in self.read and name not in self.unusable:
+                yield Other(name, "a caption of a picture that cannot be used")
+
+    def _broken(self, found: Iterable[tuple[str, LorakitError]]) -> None:
+        for name, error in found:
+            self.unusable[name] = Unusable(
+                path=self._folder / name, name=name, why=error.message, fix=error.hint
+            )
+
+    def _picture(self, root: str, name: str, look: Look, said: Sidecar) -> Picture:
+        seen, shape, trigger = look.seen, self._dataset, self._trigger
+        caption = captions.with_trigger("".join(said.captions[:1]), trigger)
+        return Picture(
+            folder=root,
+            name=name,
+            source=self._index,
+            repeats=self._source.repeats,
+            width=seen.width,
+            height=seen.height,
+            fit=fit(seen.width, seen.height, shape.resolution, self._base.size_step, shape.buckets),
+            caption=caption,
+            captions=said.captions,
+            caption_name=said.name,
+            tokens=wording.tokens(self._counter, said.captions, shape.captions, trigger),
+            box=shares(said.box, seen.width, seen.height) if said.box else None,
+            sha256=look.sha256,
+            turned=seen.turned,
+            impression=seen.impression,
+        )
+
+
 def place(source: Source, root: Path) -> Path:
     """The absolute folder of a source; `~` is the home folder."""
     return Path(os.path.abspath(root / Path(source.path).expanduser()))
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    seen: Seen
-    sha256: str
-
-
-def _look(path: Path) -> _Look | LorakitError:
-    """One picture, in a thread of the pool; an error is a value there, so that all are found."""
-    try:
-        seen = examine(path)
-        with path.open("rb") as file:
-            return _Look(seen, hashlib.file_digest(file, "sha256").hexdigest())
-    except LorakitError as error:
-        return error
-    except OSError as error:
-        return LorakitError(f"{path.name} cannot be read: {error.strerror}.", "Allow reading it.")
-
-
-def _unusable(folder: Path, name: str, error: LorakitError) -> Unusable:
-    return Unusable(path=folder / name, name=name, why=error.message, fix=error.hint)

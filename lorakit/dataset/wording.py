@@ -53,8 +53,7 @@ def tokens(
     """Tokens of the longest that is told of a picture; None where nothing can be counted."""
     if counter is None:
         return None
-    told = [whole(text, settings, trigger) for text in texts or ("",)]
-    return max(counter.measure(text).tokens for text in told)
+    return max(counter.count(whole(text, settings, trigger)) for text in texts or ("",))
 
 
 def varies(settings: Captions, texts: Sequence[str]) -> bool:
@@ -69,22 +68,6 @@ def varies(settings: Captions, texts: Sequence[str]) -> bool:
         return True
     free = max((len(tags(t, settings.separator)) for t in texts), default=0) - settings.keep
     return (settings.drop_tags > 0 and free > 0) or (settings.shuffle and free > 1)
-
-
-def wordings(
-    texts: Sequence[str],
-    settings: Captions,
-    trigger: str,
-    seed: int,
-    variants: int,
-    sample: int,
-) -> tuple[str, ...]:
-    """What a cache keeps of one picture: epoch `e` is told number `e % len`.
-
-    Where nothing changes it is one, else as many as `variants`, equal ones among them.
-    """
-    count = variants if varies(settings, texts) else 1
-    return tuple(word(texts, settings, trigger, seed, epoch, sample) for epoch in range(count))
 
 
 def tags(text: str, separator: str) -> list[str]:

@@ -115,6 +115,31 @@ def batches(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
         )
 
 
+def captions(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """No setting of captions is without effect, or undoes another."""
+    how = bundle.dataset.captions
+    if how.keep and not (how.shuffle or how.drop_tags):
+        yield _warning(
+            "dataset.captions.keep",
+            f"keep = {how.keep} has nothing to do: tags are neither shuffled nor dropped.",
+            "--set dataset.captions.shuffle=true, or --set dataset.captions.keep=0",
+        )
+    if how.drop == 1:
+        yield _warning(
+            "dataset.captions.drop",
+            "Every caption is left out, its trigger too: no word will call up what is learned.",
+            "--set dataset.captions.drop=0.1 leaves out one of ten.",
+        )
+    for index, source in enumerate(bundle.dataset.sources):
+        if source.prior and source.trigger.strip():
+            yield _warning(
+                f"dataset.sources[{index}].trigger",
+                f"Prior pictures take no trigger, and {source.trigger} is not put before their "
+                "captions.",
+                "Remove the trigger, or prior.",
+            )
+
+
 # train
 
 
@@ -321,6 +346,7 @@ RULES: tuple[Rule, ...] = (
     resolution,
     far_from_native,
     batches,
+    captions,
     precision,
     warmup,
     optimizer_options,

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from lorakit.bundle.models import Bundle
 from lorakit.dataset import wording
 from lorakit.dataset.buckets import Fit
+from lorakit.dataset.captions import trigger_of
 from lorakit.dataset.report import DatasetReport, Picture
 
 
@@ -85,6 +86,6 @@ class Epochs:
         return picture.fit
 
     def _text(self, picture: Picture, epoch: int, sample: int) -> str:
-        trigger = self._dataset.sources[picture.source].trigger
+        trigger = trigger_of(self._dataset.sources[picture.source])
         settings = self._dataset.captions
         return wording.word(picture.captions, settings, trigger, self._seed, epoch, sample)

@@ -1,6 +1,6 @@
 """`python -m lorakit.train.lock BUNDLE`: what a training of this bundle would use, as JSON.
 
-With `--anew` every file of the base is read, also where its digest is kept from another time.
+With `--anew` every file is read, also where what it holds is known from another time.
 The trainer writes the same into its run's bundle: once it starts, and with the result once it is
 done.
 """
@@ -132,7 +132,7 @@ def _pictures(bundle: Bundle, report: DatasetReport) -> tuple[str, ...]:
     found = []
     for picture in report.pictures:
         name = f"{picture.source}/{picture.name}" if several else picture.name
-        caption = hashlib.sha256(picture.caption.encode()).hexdigest()
+        caption = hashlib.sha256(picture.words.encode()).hexdigest()
         line = LockedPicture(_readable(name), picture.sha256[:START], caption[:START])
         found.append(str(line))
     return tuple(found)
@@ -188,12 +188,12 @@ def main(argv: list[str]) -> int:
     from lorakit.families.base_model import inspect
     from lorakit.train import device
 
-    path = Path(argv[0]).resolve()
+    path, anew = Path(argv[0]).resolve(), "--anew" in argv[1:]
     try:
         bundle = read(path)
         base = inspect(bundle.base, path.parent)
-        report = scan(bundle.dataset, path.parent, base)
-        where, anew = device.settle(bundle.lock), "--anew" in argv[1:]
+        report = scan(bundle.dataset, path.parent, base, fresh=anew)
+        where = device.settle(bundle.lock)
         print(present(bundle, base, report, where, anew=anew).model_dump_json())
     except LorakitError as error:
         print(f"lorakit: error: {error.message}\n  {error.hint}", file=sys.stderr)

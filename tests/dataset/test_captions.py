@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from lorakit.dataset import captions
 from lorakit.errors import ExitCode, LorakitError
+from lorakit.families import clip_vocabulary
 
 
 @pytest.mark.parametrize(
@@ -113,6 +114,18 @@ def test_counter_counts_and_shows_what_is_cut(
     assert counter.measure("ab cde") == captions.Length(5, "")
     assert counter.measure("ab cde fgh") == captions.Length(8, "fgh")
     assert counter.measure("").tokens == 0
+
+
+@given(st.text(max_size=60) | st.text("aé'sI\u0301 \t\n,<|>12", max_size=60))
+def test_words_count_alone_what_they_count_together(text: str) -> None:
+    counter = captions.counter(None, 5)
+    assert counter is not None
+    clean = text.encode("utf-8", "replace").decode()
+    whole = clip_vocabulary.shipped().encode(clean, add_special_tokens=False)
+    assert counter.count(clean) == len(whole.ids)
+    cut = clean[whole.offsets[5][0] :] if len(whole.ids) > 5 else ""
+    assert counter.measure(clean) == captions.Length(len(whole.ids), cut)
+    assert len(counter.pieces(clean)) == len(whole.ids)
 
 
 def test_counter_reads_a_whole_tokenizer_file_too(tmp_path: Path) -> None:

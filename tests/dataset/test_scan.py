@@ -99,10 +99,14 @@ def test_every_file_is_accounted_for(tmp_path: Path) -> None:
     assert names(report) == ["a.jpg"]
     assert [u.name for u in report.unusable] == ["b.jpg"]
     assert report.captions == 1
-    assert set(report.others) == {"notes.md", "lonely.txt", "dangling.jpg", "pipe.png"}
+    assert {o.name: o.why for o in report.others} == {
+        "dangling.jpg": "a link that leads nowhere",
+        "lonely.txt": "beside no picture of its name",
+        "notes.md": "text",
+        "pipe.png": "no file: a pipe or a device",
+    }
     assert report.ignored == 1
-    entries = 1 + 1 + 1 + 4 + 1
-    assert entries == len(list(tmp_path.iterdir()))
+    assert report.files == sum(report.account.values()) == len(list(tmp_path.iterdir()))
     assert "lonely.txt" in found(report, "without a picture").what
 
 
@@ -325,7 +329,7 @@ def test_two_sources_and_progress(tmp_path: Path) -> None:
         resolution=64,
     )
     report = scan(dataset, tmp_path, base(), lambda done, total: seen.append((done, total)))
-    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert seen == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
     assert [(p.source, p.caption) for p in report.pictures] == [(0, "a")] * 3 + [(1, "b")]
     assert report.epoch == 8
 

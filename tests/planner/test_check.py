@@ -57,7 +57,7 @@ def bundle(**sections: dict[str, Any]) -> Bundle:
 def report(*shapes: tuple[int, int], repeats: int = 1, **more: Any) -> DatasetReport:
     pictures = tuple(
         Picture(
-            path=Path(f"/dog/{n}.png"),
+            folder="/dog",
             name=f"{n}.png",
             source=0,
             repeats=repeats,
@@ -65,7 +65,7 @@ def report(*shapes: tuple[int, int], repeats: int = 1, **more: Any) -> DatasetRe
             height=height,
             fit=fit(width, height, 512, 64),
             caption="a dog",
-            caption_path=None,
+            caption_name=None,
             tokens=2,
             sha256=f"{n:064x}",
             turned=False,
@@ -403,3 +403,16 @@ def test_everything_is_said_at_once_with_errors_first() -> None:
 
 def test_every_rule_says_what_it_is_about() -> None:
     assert all(rule.__doc__ for rule in RULES)
+
+
+def test_settings_of_captions_that_do_nothing() -> None:
+    only(
+        problems(dataset={"captions": {"keep": 1}}), "warning", "dataset.captions.keep", "keep = 1"
+    )
+    for good in ({"keep": 1, "shuffle": True}, {"keep": 1, "drop_tags": 0.1}, {"drop": 0.9}):
+        assert problems(dataset={"captions": good}) == []
+    only(
+        problems(dataset={"captions": {"drop": 1.0}}), "warning", "dataset.captions.drop", "trigger"
+    )
+    prior = {"sources": [{"path": "a", "prior": True, "trigger": "ohwx"}]}
+    only(problems(dataset=prior), "warning", "dataset.sources[0].trigger", "ohwx")

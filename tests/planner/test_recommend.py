@@ -44,8 +44,8 @@ def pictures(count: int, repeats: int = 1, caption: str = "a dog {}") -> Dataset
     return DatasetReport(
         pictures=tuple(
             Picture(
-                path=Path(f"/p/{n}.png"), name=f"{n}.png", source=0, repeats=repeats, width=64,
-                height=64, fit=fit, caption=caption.format(n), caption_path=None, tokens=2,
+                folder="/p", name=f"{n}.png", source=0, repeats=repeats, width=64,
+                height=64, fit=fit, caption=caption.format(n), caption_name=None, tokens=2,
                 sha256="", turned=False,
             )
             for n in range(count)

@@ -69,9 +69,9 @@ def report(resolution: int, size_step: int) -> DatasetReport:
     return DatasetReport(
         pictures=tuple(
             Picture(
-                path=Path(f"/p/{n}.png"), name=f"{n}.png", source=0, repeats=1, width=width,
+                folder="/p", name=f"{n}.png", source=0, repeats=1, width=width,
                 height=height, fit=fit(width, height, resolution, size_step),
-                caption="a dog", caption_path=None, tokens=2, sha256=f"{n:064x}", turned=False,
+                caption="a dog", caption_name=None, tokens=2, sha256=f"{n:064x}", turned=False,
             )
             for n, (width, height) in enumerate(shapes)
         )

@@ -56,8 +56,8 @@ def pictures(count: int, side: int = 512) -> DatasetReport:
     return DatasetReport(
         pictures=tuple(
             Picture(
-                path=Path(f"/p/{n}.png"), name=f"{n}.png", source=0, repeats=1, width=side,
-                height=side, fit=fit, caption=f"dog {n}", caption_path=None, tokens=2, sha256="",
+                folder="/p", name=f"{n}.png", source=0, repeats=1, width=side,
+                height=side, fit=fit, caption=f"dog {n}", caption_name=None, tokens=2, sha256="",
                 turned=False,
             )
             for n in range(count)

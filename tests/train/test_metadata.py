@@ -186,7 +186,7 @@ SQUARE = fit(512, 512, 512, 64)
 
 def picture(number: int, caption: str, source: int = 0) -> Picture:
     return Picture(
-        path=Path(f"/p/{number}.png"),
+        folder="/p",
         name=f"{number}.png",
         source=source,
         repeats=1,
@@ -194,7 +194,7 @@ def picture(number: int, caption: str, source: int = 0) -> Picture:
         height=512,
         fit=SQUARE,
         caption=caption,
-        caption_path=None,
+        caption_name=None,
         tokens=None,
         sha256="",
         turned=False,
