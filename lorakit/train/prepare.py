@@ -97,20 +97,25 @@ def encode(
     captions = sorted(set(epochs.texts())) if bundle.memory.cache_text else []
     _encode_texts(held, [*captions, *prompts], say, log, stop)
     told = {} if stop() else {p: Conditions(**held.read(cache.text_name(p))) for p in prompts}
-    texts: Source = material.CachedTexts(held, epochs)
+    texts: Source
     if bundle.memory.cache_text:
+        texts = material.CachedTexts(held, epochs)
         say.free()
     else:
+        say.load()
         texts = material.LiveTexts(say, epochs)
 
     look = encoders.Latents(family, folder, device, lambda text: _warn(log, text))
-    latents: Source = material.LiveLatents(look, epochs)
+    latents: Source
     if bundle.memory.cache_latents:
         named = cache.encoder_id(digest(folder, "vae"), device)
         pictures = Cache(root, "latents", named, base.model)
         _encode_pictures(pictures, epochs, look, log, stop)
         latents = material.CachedLatents(pictures, epochs)
         look.free()
+    else:
+        look.load()
+        latents = material.LiveLatents(look, epochs)
     if stop():
         return None
     return Prepared(folder, Material(epochs, latents, texts), told, family.latent_scale(folder))

@@ -141,3 +141,28 @@ def test_a_cache_that_cannot_be_written_says_where(tmp_path: Path) -> None:
         cache.Cache(tmp_path / "file", "latents", "a vae", "pico")
     assert failure.value.code == ExitCode.DATA
     assert "LORAKIT_CACHE" in failure.value.hint
+
+
+@pytest.mark.parametrize("memory", [{}, {"cache_latents": False}])
+def test_a_picture_that_changes_under_way_never_gets_into_the_cache(
+    wanted: Bundle, pictures: Path, tmp_path: Path, fresh_cache: Path, memory: dict[str, bool]
+) -> None:
+    for number in range(3):
+        draw(pictures / f"{number}.png", number)
+    wanted = changed(wanted, memory=memory, train={"steps": 9})
+
+    def change() -> bool:
+        draw(pictures / "2.png", 200)
+        return False
+
+    def learn() -> None:
+        ready = prepared(wanted, watched(tmp_path / "run"), change)
+        assert ready is not None
+        ready.material.latents.fetch(0, 2)
+
+    with pytest.raises(LorakitError, match=r"2\.png has been changed") as failure:
+        learn()
+    assert failure.value.code == ExitCode.DATA
+    assert sum(s.entries for s in shelves.shelves(fresh_cache) if s.kind == "latents") == (
+        0 if memory else 2
+    )
