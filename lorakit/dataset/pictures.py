@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import io
 import warnings
 from contextlib import contextmanager
@@ -50,8 +51,20 @@ class Seen:
     """How much of it is transparent."""
 
 
-EXAMINED = 3
+EXAMINED = 4
 """Goes up whenever a look at the same file may say something else than it did before."""
+
+
+@cache
+def readers() -> str:
+    """Names all software that a look at a picture depends on, with versions."""
+    import PIL
+
+    try:
+        heif = importlib.metadata.version("pillow-heif")
+    except importlib.metadata.PackageNotFoundError:
+        heif = "none"
+    return f"{EXAMINED}, Pillow {PIL.__version__}, pillow-heif {heif}"
 
 
 def examine(path: Path) -> Seen:
