@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,21 +32,22 @@ PICTURES = 300
 
 
 def report_of(count: int) -> Any:
-    """A report of so many pictures, none of which is there."""
-    from lorakit.dataset.buckets import fit
-    from lorakit.dataset.report import DatasetReport, Picture
+    """A report of so many pictures, of which only one was ever there."""
+    from lorakit.dataset.scan import scan
+    from lorakit.families.base_model import inspect
 
-    whole = fit(64, 64, 64, 8)
-    return DatasetReport(
-        pictures=tuple(
-            Picture(
-                path=Path("/none"), name=f"{n}.jpg", source=0, repeats=1, width=64, height=64,
-                fit=whole, caption=f"a robot number {n}", caption_path=None, tokens=4,
-                sha256=f"{n:064x}", turned=False, captions=(f"a robot number {n}",),
-            )
-            for n in range(count)
-        )
-    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as scratch:
+        pictures(Path(scratch), 1)
+        wanted = bundle(Path(scratch))
+        found = scan(wanted.dataset, Path("/"), inspect(wanted.base, Path("/")))
+    [one] = found.pictures
+
+    def other(number: int) -> Any:
+        said = f"a robot number {number}"
+        name, sha256 = f"{number}.png", f"{number:064x}"
+        return replace(one, name=name, sha256=sha256, caption=said, captions=(said,))
+
+    return replace(found, pictures=tuple(map(other, range(count))))
 
 
 def bundle(folder: Path, settings: tuple[str, ...] = ()) -> Any:
@@ -236,7 +238,7 @@ def pictures(folder: Path, count: int) -> None:
     """Small pictures, no two alike, with captions."""
     from PIL import Image
 
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for number in range(count):
         shade = (number % 256, number // 256 * 40, 90)
         Image.new("RGB", (64, 64), shade).save(folder / f"{number}.png")

@@ -41,6 +41,11 @@ class Impression:
     green: int
     blue: int
 
+    @property
+    def dark(self) -> bool:
+        """Whether it is black, but for what does not show in the mean."""
+        return not (self.bits or self.red or self.green or self.blue)
+
     def near(self, other: Impression) -> bool:
         """Whether the two are of pictures that look alike."""
         if (self.bits ^ other.bits).bit_count() >= FAR_BITS:

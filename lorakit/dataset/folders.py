@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,6 +35,8 @@ class Contents:
     """Files that should be pictures."""
     captions: dict[str, list[str]] = field(default_factory=dict)
     """Caption files of each picture that has any, the one to use first."""
+    masks: dict[str, str] = field(default_factory=dict)
+    """The mask of each picture that has one: `dog-mask.png` of `dog.jpg`."""
     others: dict[str, str] = field(default_factory=dict)
     """Files that are neither, each with what is known of why: a link that leads nowhere, a pipe,
     or nothing yet."""
@@ -55,8 +58,14 @@ class Contents:
         )
 
 
-def walk(root: Path) -> Contents:
+MASK = "-mask"
+"""Ends the name of a mask, before its extension."""
+
+
+def walk(root: Path, masks: bool = False) -> Contents:
     """The files in a folder and all folders below it.
+
+    With `masks`, a picture that is named as the mask of another one is none to be learned.
 
     Links to files and folders are followed, but nothing is met twice, so a loop of links ends: what
     lies in the folder itself comes before what a link leads to. Only names and kinds of entries are
@@ -66,7 +75,25 @@ def walk(root: Path) -> Contents:
     walk.into(str(root), "")
     while walk.later:
         walk.follow(*walk.later.pop(0))
-    return walk.done()
+    found = walk.done()
+    if masks:
+        found.masks = masks_among(found.pictures)
+        found.pictures = sorted(set(found.pictures) - set(found.masks.values()))
+    return found
+
+
+def masks_among(pictures: Iterable[str]) -> dict[str, str]:
+    """Which of these names is the mask of which."""
+    stems: dict[str, str] = {}
+    every = sorted(pictures)
+    for name in every:
+        stems.setdefault(os.path.splitext(name)[0], name)
+    found = {}
+    for name in every:
+        mask = stems.get(os.path.splitext(name)[0] + MASK)
+        if mask is not None:
+            found[name] = mask
+    return found
 
 
 def is_system(name: str) -> bool:

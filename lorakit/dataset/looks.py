@@ -120,7 +120,7 @@ def _plain(look: Look) -> object:
     seen = look.seen
     return [
         look.sha256, seen.width, seen.height, seen.turned, list(seen.notes),
-        list(astuple(seen.impression)),
+        list(astuple(seen.impression)), seen.alpha,
     ]  # fmt: skip
 
 
@@ -133,6 +133,7 @@ def _look_of(told: object) -> Look | None:
             bool() as turned,
             list() as notes,
             [int() as bits, int() as red, int() as green, int() as blue],
+            "none" | "some" | "all" as alpha,
         ]:
             seen = Seen(
                 width=width,
@@ -140,6 +141,7 @@ def _look_of(told: object) -> Look | None:
                 turned=turned,
                 notes=tuple(map(str, notes)),
                 impression=Impression(bits, red, green, blue),
+                alpha=alpha,
             )
             return Look(seen, sha256)
     return None

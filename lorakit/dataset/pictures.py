@@ -6,11 +6,11 @@ import io
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from lorakit.dataset.alike import Impression, impression
-from lorakit.dataset.buckets import Fit
 from lorakit.dataset.sniff import READABLE, looks
 from lorakit.errors import ExitCode, LorakitError
 
@@ -19,13 +19,18 @@ if TYPE_CHECKING:
 
     from PIL import Image
 
-GROUND = (255, 255, 255)
-"""Colour behind transparent pictures."""
+    from lorakit.dataset.views import View
+
+GROUND = "#ffffff"
+"""Colour behind transparent pictures, unless a bundle says another."""
 
 MAX_PIXELS = 178_956_970
 """More than this is refused: Pillow's own limit against decompression bombs."""
 
 _ORIENTATION = 0x0112
+
+
+Alpha = Literal["none", "some", "all"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +46,11 @@ class Seen:
     """Doubts about it, each a sentence that follows its name."""
     impression: Impression
     """What it looks like, roughly."""
+    alpha: Alpha
+    """How much of it is transparent."""
 
 
-EXAMINED = 1
+EXAMINED = 3
 """Goes up whenever a look at the same file may say something else than it did before."""
 
 
@@ -61,7 +68,7 @@ def examine(path: Path) -> Seen:
         image.draft(None, (width // 8, height // 8))
         image.load()
         turn, damaged = _orientation(image)
-        looks = impression(_turned(_small(image), turn))
+        looks, alpha = impression(_turned(_small(image), turn)), _transparent(image)
         notes = []
         if damaged:
             notes.append(f"has an EXIF orientation that is none ({damaged}); taken as upright")
@@ -71,27 +78,65 @@ def examine(path: Path) -> Seen:
             notes.append("has a colour profile that cannot be read; taken as sRGB")
     if turn in (5, 6, 7, 8):
         width, height = height, width
-    return Seen(width=width, height=height, turned=turn != 1, notes=tuple(notes), impression=looks)
+    return Seen(
+        width=width,
+        height=height,
+        turned=turn != 1,
+        notes=tuple(notes),
+        impression=looks,
+        alpha=alpha,
+    )
 
 
-def open_upright(path: Path) -> Image.Image:
-    """The picture as RGB: turned upright, on white where it is transparent, in sRGB.
+def open_upright(path: Path, background: str = GROUND) -> Image.Image:
+    """The picture as RGB: turned upright, on the background where it is transparent, in sRGB.
 
     Of an animation it is the first frame. An EXIF orientation or a colour profile that cannot be
     read is left alone. Raises LorakitError (code DATA) naming the file.
     """
     with _opened(path) as image:
         image.load()
-        return _turned(_opaque(image), _orientation(image)[0])
+        return _turned(_opaque(image, background), _orientation(image)[0])
 
 
-def prepare(path: Path, fit: Fit) -> Image.Image:
-    """The picture scaled and cropped to its bucket: RGB, fit.width x fit.height pixels."""
-    from PIL import Image
+def prepare(path: Path, view: View) -> Image.Image:
+    """The picture as a view shows it: RGB, view.fit.width x view.fit.height pixels."""
+    from PIL import ImageEnhance
 
-    image = open_upright(path)
+    image = _shown(open_upright(path, view.background), view)
+    for kind, factor in (
+        (ImageEnhance.Brightness, view.brightness),
+        (ImageEnhance.Contrast, view.contrast),
+        (ImageEnhance.Color, view.saturation),
+    ):
+        if factor != 1.0:
+            image = kind(image).enhance(factor)
+    return image
+
+
+def mask(path: Path, file: Path | None, view: View) -> Image.Image | None:
+    """Where the loss looks, as the same view shows it: grey, 255 is all of it.
+
+    From the picture's own transparency, or from a `file`, which may have another size. None where
+    the view has no mask. Raises what `open_upright` raises.
+    """
+    if not view.mask:
+        return None
+    if file is not None:
+        return _shown(open_upright(file, "#000000").convert("L"), view)
+    with _opened(path) as image:
+        image.load()
+        alpha = image.convert("RGBA").getchannel("A")
+        return _shown(_turned(alpha, _orientation(image)[0]), view)
+
+
+def _shown(image: Image.Image, view: View) -> Image.Image:
+    """Scaled, cropped and mirrored."""
+    from PIL.Image import Resampling, Transpose
+
     # Only the part that stays is scaled, so that a picture of 6000 x 20 never becomes one of
     # 150,000 x 500 on the way.
+    fit = view.fit
     across, down = image.width / fit.scale_width, image.height / fit.scale_height
     box = (
         fit.left * across,
@@ -99,20 +144,21 @@ def prepare(path: Path, fit: Fit) -> Image.Image:
         min((fit.left + fit.width) * across, image.width),
         min((fit.top + fit.height) * down, image.height),
     )
-    return image.resize((fit.width, fit.height), Image.Resampling.LANCZOS, box=box)
+    image = image.resize((fit.width, fit.height), Resampling.LANCZOS, box=box)
+    return image.transpose(Transpose.FLIP_LEFT_RIGHT) if view.flip else image
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Image.Image]:
     """The picture, not yet decoded; whatever goes wrong inside becomes one LorakitError."""
-    from PIL import Image, UnidentifiedImageError, features
+    from PIL import Image, UnidentifiedImageError
 
     # Pillow's doubts belong into the report, by name, not on the terminal.
     warnings.filterwarnings("ignore", module=r"PIL\b")
     name = path.name
     try:
         kind = looks(path)
-        if kind not in READABLE or (kind == "AVIF" and not features.check("avif")):
+        if kind not in READABLE or not _reads(kind):
             raise _refused(path, kind)
         with path.open("rb") as file, Image.open(file, formats=[READABLE[kind]]) as image:
             yield image
@@ -140,11 +186,33 @@ def _opened(path: Path) -> Iterator[Image.Image]:
         ) from None
     except Exception as error:  # damaged bytes raise nearly every type, by format and by place
         reason = str(error).strip().rstrip(".") or type(error).__name__
+        if "MAX_TEXT" in reason:  # a picture with a whole book in it, or an attack
+            raise LorakitError(
+                f"{name} holds more text beside its pixels than is read.",
+                "Save it again without its metadata.",
+                ExitCode.DATA,
+            ) from None
         raise LorakitError(
             f"{name} is damaged or cut short: {reason}.",
             "Replace it by a whole copy, or remove it.",
             ExitCode.DATA,
         ) from None
+
+
+@cache
+def _reads(kind: str) -> bool:
+    """Whether the software for this kind is here."""
+    from PIL import features
+
+    if kind == "AVIF":
+        return bool(features.check("avif"))
+    if kind == "HEIC":
+        try:
+            import pillow_heif
+        except ImportError:
+            return False
+        pillow_heif.register_heif_opener()
+    return True
 
 
 def _refused(path: Path, kind: str) -> LorakitError:
@@ -159,7 +227,13 @@ def _refused(path: Path, kind: str) -> LorakitError:
             "Run git lfs pull in its folder.",
             ExitCode.DATA,
         )
-    if kind in ("HEIC", "AVIF", "JPEG XL", "JPEG 2000", "an SVG drawing", "a Photoshop file"):
+    if kind == "HEIC":
+        return LorakitError(
+            f"{name} is a HEIC picture, and pillow-heif, which reads these, is not installed.",
+            "pip install 'lorakit[heic]', or convert it to JPEG or PNG.",
+            ExitCode.DATA,
+        )
+    if kind in ("AVIF", "JPEG XL", "JPEG 2000", "an SVG drawing", "a Photoshop file"):
         what = kind if kind.startswith(("a ", "an ")) else f"a {kind} picture"
         return LorakitError(
             f"{name} is {what}, which is not read.", "Convert it to JPEG or PNG.", ExitCode.DATA
@@ -171,10 +245,14 @@ def _refused(path: Path, kind: str) -> LorakitError:
 
 def _orientation(image: Image.Image) -> tuple[int, str]:
     """How to turn it, 1 to 8, and in words what stands there instead, if it is none of these."""
+    damaged = 1, "a damaged EXIF block"
     try:
-        value = image.getexif().get(_ORIENTATION, 1)
-    except Exception:  # a damaged EXIF block raises nearly every type
-        return 1, "a damaged EXIF block"
+        found = image.getexif()
+        if image.info.get("exif") and not found:  # Pillow reads some damaged ones as empty
+            return damaged
+        value = found.get(_ORIENTATION, 1)
+    except Exception:  # others raise nearly every type
+        return damaged
     if isinstance(value, int) and 1 <= value <= 8:
         return value, ""
     return 1, repr(value)[:40]
@@ -195,14 +273,27 @@ def _turned(image: Image.Image, orientation: int) -> Image.Image:
     return image if how is None else image.transpose(how)
 
 
-def _opaque(image: Image.Image) -> Image.Image:
-    """RGB in sRGB, on the ground colour where it is transparent."""
+def _has_alpha(image: Image.Image) -> bool:
+    return image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info
+
+
+def _transparent(image: Image.Image) -> Alpha:
+    if not _has_alpha(image):
+        return "none"
+    channel = image.getchannel("A") if image.mode in ("RGBA", "LA") else None
+    channel = channel or image.convert("RGBA").getchannel("A")
+    least, most = channel.getextrema()
+    return "none" if least == 255 else "all" if most == 0 else "some"
+
+
+def _opaque(image: Image.Image, background: str = GROUND) -> Image.Image:
+    """RGB in sRGB, on the background where it is transparent."""
     from PIL import Image
 
     image = _eight_bit(image)
     profile = image.info.get("icc_profile")
     alpha = None
-    if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
+    if _has_alpha(image):
         image = image.convert("RGBA")
         alpha = image.getchannel("A")
         image = image.convert("RGB")
@@ -211,7 +302,7 @@ def _opaque(image: Image.Image) -> Image.Image:
     colours = (_in_srgb(image, profile) if profile else None) or image.convert("RGB")
     if alpha is None:
         return colours
-    ground = Image.new("RGB", colours.size, GROUND)
+    ground = Image.new("RGB", colours.size, background)
     ground.paste(colours, mask=alpha)
     return ground
 

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from lorakit.bundle.problems import Problem
 from lorakit.dataset.alike import Impression
@@ -48,8 +48,14 @@ class Picture:
     """All that is said of it, each on one line and without trigger; none: no caption."""
     box: Box | None = None
     """What must stay in sight, as shares of the upright picture."""
+    mask: str = ""
+    """Where the loss looks: `alpha`, the sha256 of a mask's file, or empty: everywhere."""
+    mask_name: str | None = None
+    """The mask's file, relative to the source's folder."""
     impression: Impression | None = None
     """What it looks like, roughly."""
+    alpha: Literal["none", "some", "all"] = "none"
+    """How much of it is transparent."""
 
     @property
     def path(self) -> Path:
@@ -60,6 +66,11 @@ class Picture:
     def caption_path(self) -> Path | None:
         """Where the captions are from; None: there are none."""
         return Path(self.folder, self.caption_name) if self.caption_name else None
+
+    @property
+    def mask_path(self) -> Path | None:
+        """The mask's file; None: there is none."""
+        return Path(self.folder, self.mask_name) if self.mask_name else None
 
     @property
     def words(self) -> str:
@@ -104,6 +115,8 @@ class DatasetReport:
     """System files: names that begin with a dot, Thumbs.db and the like."""
     captions: int = 0
     """Files of captions that are read for a picture, tables of them too."""
+    masks: int = 0
+    """Files of masks that are read."""
     others: tuple[Other, ...] = ()
     """Files that are neither picture nor caption of one."""
     files: int = 0
@@ -118,6 +131,7 @@ class DatasetReport:
         return {
             "pictures used": len(self.pictures),
             "files of captions read": self.captions,
+            "masks read": self.masks,
             "not usable": len(self.unusable),
             "other files": len(self.others),
             "system files": self.ignored,
@@ -203,6 +217,7 @@ class DatasetReport:
                     "captions": list(p.captions),
                     "caption_path": str(p.caption_path) if p.caption_path else None,
                     "box": list(p.box) if p.box else None,
+                    "mask": str(p.mask_path) if p.mask_path else p.mask or None,
                     "tokens": p.tokens,
                     "sha256": p.sha256,
                 }
@@ -232,7 +247,14 @@ class DatasetReport:
 
 
 def _learned(picture: Picture) -> tuple[Any, ...]:
-    """What the digest takes in. A box is part of it only where there is one, so that a digest of
-    before stays."""
-    row = (picture.source, picture.repeats, picture.name, picture.sha256, picture.words)
-    return (*row, list(picture.box)) if picture.box else row
+    """What the digest takes in. A box and a mask are part of it only where there are any, so that a
+    digest of before stays."""
+    row: tuple[Any, ...] = (
+        picture.source,
+        picture.repeats,
+        picture.name,
+        picture.sha256,
+        picture.words,
+    )
+    row = (*row, list(picture.box)) if picture.box else row
+    return (*row, {"mask": picture.mask}) if picture.mask else row

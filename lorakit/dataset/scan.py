@@ -10,7 +10,15 @@ from pathlib import Path
 
 from lorakit.bundle.models import Dataset, Source
 from lorakit.bundle.problems import Problem
-from lorakit.dataset import caption_findings, captions, findings, folders, wording
+from lorakit.dataset import (
+    caption_findings,
+    captions,
+    findings,
+    folders,
+    view_findings,
+    views,
+    wording,
+)
 from lorakit.dataset.buckets import fit
 from lorakit.dataset.entries import shares
 from lorakit.dataset.folders import Contents
@@ -36,7 +44,8 @@ def scan(
     one step of the base.
     """
     places = [place(source, root) for source in dataset.sources]
-    contents = [folders.walk(folder) if os.path.isdir(folder) else None for folder in places]
+    masks = dataset.masks == "files"
+    contents = [folders.walk(f, masks) if os.path.isdir(f) else None for f in places]
     total = sum(len(c.pictures) for c in contents if c)
     counter = captions.counter(base.folder, base.token_limit)
     sources: list[_Source] = []
@@ -58,12 +67,14 @@ def scan(
         unusable=tuple(u for one in sources for u in one.unusable.values()),
         ignored=sum(one.contents.ignored for one in sources),
         captions=sum(len(one.read) for one in sources),
+        masks=sum(len(one.masks) for one in sources),
         others=tuple(other for one in sources for other in one.others()),
         files=sum(one.contents.files for one in sources),
         token_limit=base.token_limit,
     )
     found += findings.of_report(report)
     found += caption_findings.of_report(report, dataset, counter)
+    found += view_findings.of_report(report, dataset)
     return dataclasses.replace(report, findings=tuple(found))
 
 
@@ -86,6 +97,8 @@ class _Source:
         self.findings: list[Problem] = []
         self.read: set[str] = set()
         """Files that captions were read from."""
+        self.masks: dict[str, Look] = {}
+        """What masks hold."""
         self._index, self._source, self._folder = index, source, folder
         self._dataset, self._base, self._counter = dataset, base, counter
         self._trigger = captions.trigger_of(source)
@@ -94,6 +107,7 @@ class _Source:
     def look(self, progress: Callable[[int], None], fresh: bool) -> None:
         """Look at all of it."""
         self._broken(self._reader.broken)
+        self._look_at_masks(fresh)
         beside: list[tuple[Picture, Sidecar]] = []
         root = str(self._folder)
         names = self.contents.pictures
@@ -114,12 +128,29 @@ class _Source:
         self.read -= self.unusable.keys()
         self.findings += caption_findings.of_files(self._index, self._reader, beside)
 
+    def _look_at_masks(self, fresh: bool) -> None:
+        names = sorted(set(self.contents.masks.values()))
+        root = str(self._folder)
+        for name, look in zip(
+            names, looks((os.path.join(root, n) for n in names), fresh), strict=True
+        ):
+            if isinstance(look, Look) and look.seen.impression.dark:
+                look = LorakitError(
+                    f"The mask {name} is black, so nothing of its picture would be learned.",
+                    "Make white what is to be learned, or remove the mask.",
+                )
+            if isinstance(look, LorakitError):
+                self._broken([(name, look)])
+            else:
+                self.masks[name] = look
+
     def others(self) -> Iterator[Other]:
         """Files that are not used, each with the reason."""
         for name, why in self.contents.others.items():
             if name not in self.read and name not in self.unusable:
                 yield Other(name, why or findings.why_other(self._folder, name))
-        for name in sorted({n for names in self.contents.captions.values() for n in names}):
+        beside = {n for names in self.contents.captions.values() for n in names}
+        for name in sorted(beside):
             if name not in self.read and name not in self.unusable:
                 yield Other(name, "a caption of a picture that cannot be used")
 
@@ -132,6 +163,13 @@ class _Source:
     def _picture(self, root: str, name: str, look: Look, said: Sidecar) -> Picture:
         seen, shape, trigger = look.seen, self._dataset, self._trigger
         caption = captions.with_trigger("".join(said.captions[:1]), trigger)
+        box = shares(said.box, seen.width, seen.height) if said.box else None
+        step = self._base.size_step
+        whole = fit(seen.width, seen.height, shape.resolution, step, shape.buckets)
+        beside = self.contents.masks.get(name)
+        mask = self.masks[beside].sha256 if beside in self.masks else ""
+        if shape.masks == "alpha" and seen.alpha == "some":
+            mask = "alpha"
         return Picture(
             folder=root,
             name=name,
@@ -139,15 +177,18 @@ class _Source:
             repeats=self._source.repeats,
             width=seen.width,
             height=seen.height,
-            fit=fit(seen.width, seen.height, shape.resolution, self._base.size_step, shape.buckets),
+            fit=views.placed(whole, box),
             caption=caption,
             captions=said.captions,
             caption_name=said.name,
             tokens=wording.tokens(self._counter, said.captions, shape.captions, trigger),
-            box=shares(said.box, seen.width, seen.height) if said.box else None,
+            box=box,
+            mask=mask,
+            mask_name=beside if beside in self.masks else None,
             sha256=look.sha256,
             turned=seen.turned,
             impression=seen.impression,
+            alpha=seen.alpha,
         )
 
 

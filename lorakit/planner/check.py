@@ -168,6 +168,45 @@ def captions(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
             )
 
 
+def views(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """What is changed at random differs from epoch to epoch."""
+    shape = bundle.dataset
+    changes = {"crop": shape.crop == "random", "flip": shape.flip, "colour": shape.colour > 0}
+    asked = [name for name, is_asked in changes.items() if is_asked]
+    if asked and bundle.memory.cache_latents and shape.variants == 1:
+        yield _warning(
+            "dataset.variants",
+            f"With one version of each picture in the cache every epoch sees the same: "
+            f"{', '.join(asked)} {'is' if len(asked) == 1 else 'are'} drawn once.",
+            "--set dataset.variants=4, or --set memory.cache_latents=false",
+        )
+
+
+def prior(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
+    """Prior pictures stand beside a subject, and weigh something."""
+    there = [source.prior for source in bundle.dataset.sources]
+    if all(there):
+        yield _error(
+            "dataset.sources",
+            "All sources are prior ones, which keep the base as it is: nothing is left to learn.",
+            "Set prior = false for the pictures of the subject.",
+        )
+    weight = bundle.loss.prior_weight
+    if weight != 1 and not any(there):
+        yield _warning(
+            "loss.prior_weight",
+            f"There are no prior pictures, so prior_weight = {weight:g} has nothing to do.",
+            "Set prior = true for their source.",
+        )
+    if bundle.loss.unmasked_weight and bundle.dataset.masks == "none":
+        yield _warning(
+            "loss.unmasked_weight",
+            f"There are no masks, so unmasked_weight = {bundle.loss.unmasked_weight:g} has nothing "
+            "to do.",
+            "--set dataset.masks=alpha or =files",
+        )
+
+
 # train
 
 
@@ -376,6 +415,8 @@ RULES: tuple[Rule, ...] = (
     far_from_native,
     batches,
     captions,
+    views,
+    prior,
     precision,
     warmup,
     optimizer_options,

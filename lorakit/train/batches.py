@@ -85,6 +85,10 @@ class _Seen:
     timestep: int
     texts: Tensors
     sizes: tuple[int, ...] | None
+    mask: Tensor | None
+    """[1, h, w], 0..1; None: all of it counts."""
+    weight: float
+    """How much it counts beside the others."""
 
 
 Told = Callable[[int, int, Fit], tuple[int, ...] | None]
@@ -110,6 +114,7 @@ class Batches:
         self._accumulation = bundle.train.accumulation
         self._last = bundle.train.steps
         self._offset = bundle.loss.noise_offset
+        self._prior, self._unmasked = bundle.loss.prior_weight, bundle.loss.unmasked_weight
         self._scale = scale
         self._timesteps = timesteps
         self._device = device
@@ -161,7 +166,9 @@ class Batches:
             noise=noise,
             timestep=draws.integer(self._timesteps, self._seed, "timestep", *at),
             texts={name: value.to(self._dtype) for name, value in texts.items()},
-            sizes=self._told(picture.width, picture.height, view),
+            sizes=self._told(picture.width, picture.height, view.told),
+            mask=kept.get("mask"),
+            weight=self._prior if self._epochs.is_prior(picture) else 1.0,
         )
 
     def _batch(self, seen: list[_Seen]) -> Batch:
@@ -170,7 +177,26 @@ class Batches:
             self._to_device(torch.stack([s.noise for s in seen])),
             self._to_device(torch.tensor([s.timestep for s in seen])),
             self._conditions(seen),
+            self._masks(seen),
+            self._weights(seen),
         )
+
+    def _masks(self, seen: list[_Seen]) -> Tensor | None:
+        """Masks with a mean of 1 each, so that a small one counts as much as a large one."""
+        if all(s.mask is None for s in seen):
+            return None
+        masks = torch.stack(
+            [torch.ones_like(s.latents[:1]) if s.mask is None else s.mask for s in seen]
+        )
+        masks = self._unmasked + (1 - self._unmasked) * masks
+        # A crop that shows nothing of its mask teaches nothing, rather than noise.
+        masks = masks / masks.mean(dim=(1, 2, 3), keepdim=True).clamp(min=1e-3)
+        return self._to_device(masks)
+
+    def _weights(self, seen: list[_Seen]) -> Tensor | None:
+        if all(s.weight == 1.0 for s in seen):
+            return None
+        return self._to_device(torch.tensor([s.weight for s in seen]))
 
     def _conditions(self, seen: list[_Seen]) -> Conditions:
         """Texts by their names in the cache, which are those of `Conditions`."""

@@ -18,7 +18,7 @@ from torch import Tensor
 from lorakit import durable
 from lorakit.cache import shards, shelves
 from lorakit.cache.shards import Part
-from lorakit.dataset.buckets import Fit
+from lorakit.dataset.views import View
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.families import digests
 
@@ -39,7 +39,7 @@ def encoder_id(digest: str, device: torch.device) -> str:
     return f"{digest}/{torch.__version__}/{where}"
 
 
-def picture_name(sha256: str, view: Fit) -> bytes:
+def picture_name(sha256: str, view: View) -> bytes:
     """The name of a picture's latents: of its bytes, size, crop and whatever else is done to it."""
     whole = hashlib.blake2b(f"{sha256}\0{view!r}".encode(), digest_size=16 - SAME_PICTURE)
     return bytes.fromhex(sha256)[:SAME_PICTURE] + whole.digest()

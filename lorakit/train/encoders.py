@@ -26,13 +26,13 @@ class Texts:
     """What the text encoders of a base say."""
 
     def __init__(self, family: StableDiffusion, folder: Path, device: torch.device) -> None:
-        self._load = lambda: family.load_text(folder, device)
+        self._read = lambda: family.load_text(folder, device)
         self._family = family
         self._encoders: Any = None
 
     def __call__(self, text: str) -> dict[str, Tensor]:
         """One text by the names of `Conditions`, fp32, on the CPU."""
-        self._encoders = self._encoders or self._load()
+        self.load()
         told = self._family.encode_text(self._encoders, text)
         if not _finite(told):
             raise LorakitError(
@@ -41,6 +41,10 @@ class Texts:
                 ExitCode.DATA,
             )
         return told
+
+    def load(self) -> None:
+        """Have the encoders on the device."""
+        self._encoders = self._encoders or self._read()
 
     def free(self) -> None:
         """Let the encoders go; another text loads them again."""
@@ -59,7 +63,7 @@ class Latents:
         device: torch.device,
         note: Callable[[str], None],
     ) -> None:
-        self._load = lambda: family.load_vae(folder).to(device)
+        self._read = lambda: family.load_vae(folder).to(device)
         self._family, self._note = family, note
         self._vae: Any = None
         self._noted: set[str] = set()
@@ -73,7 +77,7 @@ class Latents:
         Where memory is not enough it is tried again, then in tiles. Raises LorakitError with the
         picture's name where that does not help, and where the answer is not finite.
         """
-        self._vae = self._vae or self._load()
+        self.load()
         told = self._encoded(picture, name)
         if not _finite(told):
             told = self._encoded(picture, name)
@@ -86,6 +90,10 @@ class Latents:
         if mask is not None:
             told["mask"] = shrunk(mask, told["mean"].shape[-2:])
         return told
+
+    def load(self) -> None:
+        """Have the VAE on the device."""
+        self._vae = self._vae or self._read()
 
     def free(self) -> None:
         """Let the VAE go; another picture loads it again."""

@@ -11,10 +11,10 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from lorakit.bundle.models import Bundle
-from lorakit.dataset import wording
-from lorakit.dataset.buckets import Fit
+from lorakit.dataset import views, wording
 from lorakit.dataset.captions import trigger_of
 from lorakit.dataset.report import DatasetReport, Picture
+from lorakit.dataset.views import View
 
 
 class Epochs:
@@ -46,7 +46,11 @@ class Epochs:
         """Which picture a sample is."""
         return self._pictures[self._number(sample)]
 
-    def view(self, epoch: int, sample: int) -> Fit:
+    def is_prior(self, picture: Picture) -> bool:
+        """Whether it is there to keep the base from forgetting."""
+        return self._dataset.sources[picture.source].prior
+
+    def view(self, epoch: int, sample: int) -> View:
         """How a sample's picture is brought to its size in an epoch."""
         if self._memory.cache_latents:
             epoch, sample = self._version(epoch, sample)
@@ -58,12 +62,11 @@ class Epochs:
             epoch, sample = self._version(epoch, sample)
         return self._text(self.picture(sample), epoch, sample)
 
-    def views(self) -> Iterator[tuple[Picture, Fit]]:
+    def views(self) -> Iterator[tuple[Picture, View]]:
         """Everything that `view` ever answers where it is cached, some of it more than once."""
         shape = self._dataset
-        varies = shape.crop == "random" or shape.flip or shape.colour > 0
         for picture, first in zip(self._pictures, self._first, strict=False):
-            for version in range(shape.variants if varies else 1):
+            for version in range(shape.variants if views.varies(picture, shape) else 1):
                 yield picture, self._view(picture, version, first)
 
     def texts(self) -> Iterator[str]:
@@ -82,8 +85,8 @@ class Epochs:
         first, repeats = self._first[number], self._pictures[number].repeats
         return (epoch * repeats + sample - first) % self._dataset.variants, first
 
-    def _view(self, picture: Picture, epoch: int, sample: int) -> Fit:
-        return picture.fit
+    def _view(self, picture: Picture, epoch: int, sample: int) -> View:
+        return views.view(picture, self._dataset, self._seed, epoch, sample)
 
     def _text(self, picture: Picture, epoch: int, sample: int) -> str:
         trigger = trigger_of(self._dataset.sources[picture.source])

@@ -7,15 +7,17 @@ memory.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from PIL import Image
 from torch import Tensor
 
-from lorakit.dataset.buckets import Fit
-from lorakit.dataset.pictures import prepare
+from lorakit.dataset.pictures import mask, prepare
 from lorakit.dataset.report import Picture
+from lorakit.dataset.views import View
+from lorakit.errors import ExitCode, LorakitError
 from lorakit.train.cache import Cache, picture_name, text_name
 from lorakit.train.encoders import Latents, Texts
 from lorakit.train.epochs import Epochs
@@ -86,9 +88,29 @@ class Opened:
     mask: Image.Image | None
 
 
-def opened(picture: Picture, view: Fit) -> Opened:
-    """A picture of the dataset as a view of it shows it."""
-    return Opened(picture.path.name, prepare(picture.path, view), None)
+def opened(picture: Picture, view: View) -> Opened:
+    """A picture of the dataset as a view of it shows it.
+
+    Raises LorakitError where it is not the one any more that the report is of: what it gives would
+    be kept under the name of another.
+    """
+    try:
+        with picture.path.open("rb") as file:
+            same = hashlib.file_digest(file, "sha256").hexdigest() == picture.sha256
+    except OSError as error:
+        raise LorakitError(
+            f"{picture.name} cannot be read any more: {error.strerror or error}.",
+            "Put it back, and go on with lorakit train --resume.",
+            ExitCode.DATA,
+        ) from error
+    if not same:
+        raise LorakitError(
+            f"{picture.name} has been changed since this training looked at it.",
+            "Leave pictures alone while they are trained on, and start again.",
+            ExitCode.DATA,
+        )
+    path = picture.path
+    return Opened(path.name, prepare(path, view), mask(path, picture.mask_path, view))
 
 
 class LiveLatents:

@@ -59,10 +59,26 @@ class Objective:
             return _at(self.signal, timesteps) * noise - _at(self.noise, timesteps) * latents
         return noise
 
-    def loss(self, answer: Tensor, target: Tensor, timesteps: Tensor) -> Tensor:
-        """Weighted mean squared error over the batch, a scalar."""
-        each = (answer - target).square().flatten(1).mean(1)
-        return (each * self.weights[timesteps]).mean()
+    def loss(
+        self,
+        answer: Tensor,
+        target: Tensor,
+        timesteps: Tensor,
+        mask: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> Tensor:
+        """Weighted mean squared error over the batch, a scalar.
+
+        `mask` [n, 1, h, w] says how much each place counts, with a mean of 1 in each picture, and
+        `weights` [n] how much each picture.
+        """
+        errors = (answer - target).square()
+        if mask is not None:
+            errors = errors * mask
+        each = errors.flatten(1).mean(1) * self.weights[timesteps]
+        if weights is not None:
+            each = each * weights
+        return each.mean()
 
 
 def _at(table: Tensor, timesteps: Tensor) -> Tensor:

@@ -12,9 +12,9 @@ import torch
 
 from lorakit.bundle.models import Bundle
 from lorakit.bundle.paths import cache_folder
-from lorakit.dataset.buckets import Fit
 from lorakit.dataset.report import DatasetReport, Picture
 from lorakit.dataset.scan import scan
+from lorakit.dataset.views import View
 from lorakit.errors import LorakitError
 from lorakit.families.base_model import BaseFacts, inspect
 from lorakit.families.digests import digest
@@ -97,20 +97,25 @@ def encode(
     captions = sorted(set(epochs.texts())) if bundle.memory.cache_text else []
     _encode_texts(held, [*captions, *prompts], say, log, stop)
     told = {} if stop() else {p: Conditions(**held.read(cache.text_name(p))) for p in prompts}
-    texts: Source = material.CachedTexts(held, epochs)
+    texts: Source
     if bundle.memory.cache_text:
+        texts = material.CachedTexts(held, epochs)
         say.free()
     else:
+        say.load()
         texts = material.LiveTexts(say, epochs)
 
     look = encoders.Latents(family, folder, device, lambda text: _warn(log, text))
-    latents: Source = material.LiveLatents(look, epochs)
+    latents: Source
     if bundle.memory.cache_latents:
         named = cache.encoder_id(digest(folder, "vae"), device)
         pictures = Cache(root, "latents", named, base.model)
         _encode_pictures(pictures, epochs, look, log, stop)
         latents = material.CachedLatents(pictures, epochs)
         look.free()
+    else:
+        look.load()
+        latents = material.LiveLatents(look, epochs)
     if stop():
         return None
     return Prepared(folder, Material(epochs, latents, texts), told, family.latent_scale(folder))
@@ -163,7 +168,7 @@ LOOKAHEAD = 2
 """Pictures that lie opened while one is encoded."""
 
 
-def _opened(missing: Mapping[bytes, tuple[Picture, Fit]]) -> Iterator[tuple[bytes, Opened]]:
+def _opened(missing: Mapping[bytes, tuple[Picture, View]]) -> Iterator[tuple[bytes, Opened]]:
     """Each picture by its name, in order; the next ones are opened while one is worked on."""
     coming: deque[tuple[bytes, Future[Opened]]] = deque()
     with ThreadPoolExecutor(1) as pool:

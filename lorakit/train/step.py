@@ -47,6 +47,10 @@ class Batch:
     timesteps: Tensor
     """[n], int64."""
     conditions: Conditions
+    mask: Tensor | None = None
+    """[n, 1, h, w], fp32: how much each place counts, 1 in the mean; None: all the same."""
+    weights: Tensor | None = None
+    """[n], fp32: how much each picture counts; None: all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ def step(model: Model, batches: Sequence[Batch]) -> Tensor:
         noisy = model.objective.mix(batch.latents, batch.noise, batch.timesteps)
         answer = model.predict(noisy, batch.timesteps, batch.conditions)
         target = model.objective.target(batch.latents, batch.noise, batch.timesteps)
-        loss = model.objective.loss(answer, target, batch.timesteps)
+        loss = model.objective.loss(answer, target, batch.timesteps, batch.mask, batch.weights)
         loss = loss * (len(batch.latents) / pictures)
         model.scaler.scale(loss).backward()
         losses.append(loss.detach())

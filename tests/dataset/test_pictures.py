@@ -18,6 +18,7 @@ from PIL import Image, ImageCms
 from lorakit.dataset.buckets import fit
 from lorakit.dataset.pictures import examine, open_upright, prepare
 from lorakit.dataset.sniff import kind, looks
+from lorakit.dataset.views import View
 from lorakit.errors import ExitCode, LorakitError
 
 RED, BLUE, WHITE = (255, 0, 0), (0, 0, 255), (255, 255, 255)
@@ -79,6 +80,7 @@ def test_a_damaged_exif_block_is_no_obstacle(tmp_path: Path) -> None:
     two_halves().save(path, exif=b"Exif\0\0MM\0*\xff\xff\xff\xff garbage")
     assert open_upright(path).size == (64, 32)
     assert examine(path).width == 64
+    assert "damaged EXIF block" in examine(path).notes[0]
 
 
 def _palette_with_hole() -> Image.Image:
@@ -176,7 +178,7 @@ HEIC = struct.pack(">I", 24) + b"ftypheic\0\0\0\0mif1heic"
 
 REFUSED = [
     (b"", "empty"),
-    (HEIC, "HEIC picture"),
+    (HEIC, "HEIC"),
     (b"<!DOCTYPE html><html><body>404</body></html>", "HTML page"),
     (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "Git LFS pointer"),
     (b"\x80\x02}q\0X\x05\0\0\0", "Python pickle"),
@@ -243,7 +245,7 @@ def test_prepare_gives_the_bucket_and_its_middle(tmp_path: Path) -> None:
     image = Image.new("RGB", (300, 100), RED)
     image.paste(BLUE, (100, 0, 200, 100))
     image.save(tmp_path / "wide.png")
-    square = prepare(tmp_path / "wide.png", fit(300, 100, 64, 8, buckets=False))
+    square = prepare(tmp_path / "wide.png", View(fit=fit(300, 100, 64, 8, buckets=False)))
     assert square.size == (64, 64)
     assert near(square.getpixel((32, 32)), BLUE, 0)
     assert near(square.getpixel((3, 32)), BLUE, 0)
@@ -251,14 +253,14 @@ def test_prepare_gives_the_bucket_and_its_middle(tmp_path: Path) -> None:
 
 def test_prepare_of_an_extreme_picture_takes_no_extreme_memory(tmp_path: Path) -> None:
     Image.new("RGB", (60_000, 4), RED).save(tmp_path / "line.png")
-    found = prepare(tmp_path / "line.png", fit(60_000, 4, 1024, 64))
+    found = prepare(tmp_path / "line.png", View(fit=fit(60_000, 4, 1024, 64)))
     assert found.size == (2048, 512)
 
 
 def test_a_picture_of_the_bucket_s_size_is_left_alone(tmp_path: Path) -> None:
     image = Image.effect_noise((64, 64), 60).convert("RGB")
     image.save(tmp_path / "same.png")
-    assert prepare(tmp_path / "same.png", fit(64, 64, 64, 8)).tobytes() == image.tobytes()
+    assert prepare(tmp_path / "same.png", View(fit=fit(64, 64, 64, 8))).tobytes() == image.tobytes()
 
 
 @given(st.binary(max_size=64))

@@ -443,5 +443,24 @@ def test_settings_of_captions_that_do_nothing() -> None:
     only(
         problems(dataset={"captions": {"drop": 1.0}}), "warning", "dataset.captions.drop", "trigger"
     )
-    prior = {"sources": [{"path": "a", "prior": True, "trigger": "ohwx"}]}
-    only(problems(dataset=prior), "warning", "dataset.sources[0].trigger", "ohwx")
+    prior = [{"path": "a", "prior": True, "trigger": "ohwx"}, {"path": "b"}]
+    where = "dataset.sources[0].trigger"
+    only(problems(dataset={"sources": prior}), "warning", where, "ohwx")
+
+
+def test_random_changes_need_versions_to_differ() -> None:
+    for change in ({"flip": True}, {"crop": "random"}, {"colour": 0.1}):
+        assert problems(dataset=change) == []
+        only(
+            problems(dataset={**change, "variants": 1}),
+            "warning",
+            "dataset.variants",
+            next(iter(change)),
+        )
+
+
+def test_prior_pictures_stand_beside_a_subject() -> None:
+    alone = {"sources": [{"path": "a", "prior": True}]}
+    only(problems(dataset=alone), "error", "dataset.sources", "nothing is left to learn")
+    only(problems(loss={"prior_weight": 0.5}), "warning", "loss.prior_weight", "no prior pictures")
+    only(problems(loss={"unmasked_weight": 0.5}), "warning", "loss.unmasked_weight", "no masks")

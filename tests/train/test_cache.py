@@ -13,6 +13,7 @@ from trainings import Watched, batches, changed, prepared, watched
 from lorakit.bundle.models import Bundle
 from lorakit.cache import shards, shelves
 from lorakit.dataset.buckets import fit
+from lorakit.dataset.views import View
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.runs.events import Noted
 from lorakit.train import cache
@@ -122,7 +123,7 @@ def test_what_is_encoded_when_someone_stops_is_kept(
 
 def test_an_entry_that_is_cut_while_it_is_used_names_its_file(tmp_path: Path) -> None:
     held = cache.Cache(tmp_path, "latents", "a vae", "pico")
-    name = cache.picture_name("ab" * 32, fit(40, 40, 32, 8))
+    name = cache.picture_name("ab" * 32, View(fit=fit(40, 40, 32, 8)))
     with held:
         held.put(name, {"mean": torch.ones(4, 8, 8)})
     [file] = shards.files(shelves.place(tmp_path, "latents", "a vae"))
@@ -140,3 +141,28 @@ def test_a_cache_that_cannot_be_written_says_where(tmp_path: Path) -> None:
         cache.Cache(tmp_path / "file", "latents", "a vae", "pico")
     assert failure.value.code == ExitCode.DATA
     assert "LORAKIT_CACHE" in failure.value.hint
+
+
+@pytest.mark.parametrize("memory", [{}, {"cache_latents": False}])
+def test_a_picture_that_changes_under_way_never_gets_into_the_cache(
+    wanted: Bundle, pictures: Path, tmp_path: Path, fresh_cache: Path, memory: dict[str, bool]
+) -> None:
+    for number in range(3):
+        draw(pictures / f"{number}.png", number)
+    wanted = changed(wanted, memory=memory, train={"steps": 9})
+
+    def change() -> bool:
+        draw(pictures / "2.png", 200)
+        return False
+
+    def learn() -> None:
+        ready = prepared(wanted, watched(tmp_path / "run"), change)
+        assert ready is not None
+        ready.material.latents.fetch(0, 2)
+
+    with pytest.raises(LorakitError, match=r"2\.png has been changed") as failure:
+        learn()
+    assert failure.value.code == ExitCode.DATA
+    assert sum(s.entries for s in shelves.shelves(fresh_cache) if s.kind == "latents") == (
+        0 if memory else 2
+    )

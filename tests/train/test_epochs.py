@@ -11,6 +11,7 @@ from trainings import changed
 
 from lorakit.bundle.models import Bundle
 from lorakit.dataset.report import DatasetReport
+from lorakit.dataset.views import View
 from lorakit.train import prepare
 from lorakit.train.epochs import Epochs
 
@@ -43,7 +44,7 @@ def test_with_default_settings_a_sample_is_its_picture(
         for epoch in (0, 7):
             for sample in range(15):
                 picture = epochs.picture(sample)
-                assert epochs.view(epoch, sample) == picture.fit
+                assert epochs.view(epoch, sample) == View(fit=picture.fit)
                 assert epochs.text(epoch, sample) == picture.caption
         assert len(list(epochs.views())) == len(list(epochs.texts())) == 5
 
@@ -73,3 +74,10 @@ def test_cached_captions_take_their_versions_in_turn(bundle: Bundle, report: Dat
     live = Epochs(changed(wanted, memory={"cache_text": False}), report)
     assert len({live.text(e, 0) for e in range(20)}) > 12
     assert live.text(3, 0) == live.text(3, 0)
+
+
+def test_prior_pictures_are_told_without_a_trigger(bundle: Bundle, report: DatasetReport) -> None:
+    sources = [{**s.model_dump(), "trigger": "ohwx"} for s in bundle.dataset.sources]
+    for prior in (False, True):
+        wanted = changed(bundle, dataset={"sources": [{**s, "prior": prior} for s in sources]})
+        assert Epochs(wanted, report).text(0, 0).startswith("ohwx ") != prior

@@ -60,3 +60,40 @@ def test_the_mix_is_that_of_diffusers() -> None:
     x, noise, t = torch.randn(4, 4, 3, 3), torch.randn(4, 4, 3, 3), torch.tensor([0, 10, 500, 999])
     assert torch.allclose(objective.mix(x, noise, t), made.add_noise(x, noise, t), atol=1e-6)
     assert torch.allclose(objective.target(x, noise, t), made.get_velocity(x, noise, t), atol=1e-6)
+
+
+def made(*shape: int) -> tuple[Objective, torch.Tensor, torch.Tensor, torch.Tensor]:
+    torch.manual_seed(1)
+    answer = torch.randn(shape, requires_grad=True)
+    return (
+        Objective.of(alphas(1, 5, 9), "epsilon", 0.0),
+        answer,
+        torch.randn(shape),
+        torch.tensor([0, 1]),
+    )
+
+
+def test_what_a_mask_leaves_out_teaches_nothing() -> None:
+    objective, answer, target, t = made(2, 4, 6, 6)
+    mask = torch.zeros(2, 1, 6, 6)
+    mask[:, :, :3] = 2.0  # half of it, so that the mean is 1
+    objective.loss(answer, target, t, mask).backward()
+    assert answer.grad is not None
+    assert (answer.grad[:, :, 3:] == 0).all()
+    assert (answer.grad[:, :, :3] != 0).all()
+    alone = (answer - target).square()[:, :, :3].mean()
+    assert torch.allclose(objective.loss(answer, target, t, mask), alone)
+
+
+def test_a_mask_of_everything_is_no_mask_to_the_bit() -> None:
+    objective, answer, target, t = made(2, 4, 6, 6)
+    plain = objective.loss(answer, target, t)
+    assert torch.equal(objective.loss(answer, target, t, torch.ones(2, 1, 6, 6)), plain)
+    assert torch.equal(objective.loss(answer, target, t, None, torch.ones(2)), plain)
+
+
+def test_pictures_count_as_much_as_they_weigh() -> None:
+    objective, answer, target, t = made(2, 4, 6, 6)
+    each = (answer - target).square().flatten(1).mean(1)
+    found = objective.loss(answer, target, t, None, torch.tensor([1.0, 0.25]))
+    assert torch.allclose(found, (each[0] + 0.25 * each[1]) / 2)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from trainings import batches, changed, trained, watched
 
 from lorakit.bundle.models import Bundle
@@ -18,7 +20,10 @@ LIVE = {"cache_latents": False, "cache_text": False}
 
 def tensors(batch: Batch) -> list[torch.Tensor]:
     told = batch.conditions
-    found = (batch.latents, batch.noise, batch.timesteps, told.hidden, told.pooled, told.sizes)
+    found = (
+        batch.latents, batch.noise, batch.timesteps, told.hidden, told.pooled, told.sizes,
+        batch.mask, batch.weights,
+    )  # fmt: skip
     return [t for t in found if t is not None]
 
 
@@ -98,3 +103,41 @@ def test_captions_that_change_are_in_the_cache_in_their_versions(
     assert len(cached) <= 5 * 3 < len(live)
     [held] = [s.entries for s in shelves.shelves(fresh_cache) if s.kind == "text"]
     assert len(cached) == held - 1  # and no prompt at all
+
+
+def test_pictures_that_change_are_in_the_cache_in_their_versions(
+    bundle: Bundle, tmp_path: Path, fresh_cache: Path
+) -> None:
+    """With masks and prior pictures; each version is what it would be without a cache."""
+    folder = tmp_path / "pictures"
+    shutil.copytree(bundle.dataset.sources[0].path, folder)
+    for picture in sorted(folder.glob("*.png"))[:2]:
+        half = Image.new("L", (8, 8))
+        half.paste(255, (0, 0, 4, 8))
+        half.save(picture.with_name(f"{picture.stem}-mask.png"))
+    shutil.copytree(bundle.dataset.sources[0].path, tmp_path / "prior")
+    sources = [
+        {"path": str(folder), "trigger": "ohwx"},
+        {"path": str(tmp_path / "prior"), "prior": True},
+    ]
+    shape = {"sources": sources, "flip": True, "crop": "random", "colour": 0.2, "masks": "files"}
+    wanted = changed(
+        bundle, dataset={**shape, "variants": 3}, loss={"unmasked_weight": 0.1, "prior_weight": 0.5}
+    )
+    one = batches(wanted, watched(tmp_path / "one"))
+    other = batches(changed(wanted, memory=LIVE), watched(tmp_path / "other"))
+    seen: set[bytes] = set()
+    masked = 0
+    # In its first epochs, of a picture that is seen once each, versions and epochs are the same.
+    for step in range(1, 3 * one.plan.batches_per_epoch + 1):
+        for mine, theirs in zip(one.of(step), other.of(step), strict=True):
+            if all(epoch < 3 for epoch in (p.epoch for p in one.plan.picks(step, 1))):
+                assert all(
+                    torch.equal(a, b) for a, b in zip(tensors(mine), tensors(theirs), strict=True)
+                )
+            seen |= {row.numpy().tobytes() for row in mine.latents}
+            if mine.mask is not None:
+                masked += 1
+                assert torch.allclose(mine.mask.mean(dim=(1, 2, 3)), torch.ones(len(mine.mask)))
+    assert masked
+    assert len(seen) > 5
