@@ -72,7 +72,12 @@ def trigger_of(source: Source) -> str:
 
 def holds(text: str, words: str) -> bool:
     """Whether the words stand in the text, whole and in any case of letters."""
-    return re.search(rf"(?<!\w){re.escape(words)}(?!\w)", text, re.IGNORECASE) is not None
+    return _whole(words).search(text) is not None
+
+
+@lru_cache(maxsize=256)
+def _whole(words: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w){re.escape(words)}(?!\w)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

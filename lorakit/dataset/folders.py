@@ -85,16 +85,12 @@ def walk(root: Path, masks: bool = False) -> Contents:
 
 def masks_among(pictures: Iterable[str]) -> dict[str, str]:
     """Which of these names is the mask of which."""
-    stems: dict[str, str] = {}
-    every = sorted(pictures)
-    for name in every:
-        stems.setdefault(os.path.splitext(name)[0], name)
-    found = {}
-    for name in every:
-        mask = stems.get(os.path.splitext(name)[0] + MASK)
-        if mask is not None:
-            found[name] = mask
-    return found
+    every = [(name, os.path.splitext(name)[0]) for name in sorted(pictures)]
+    masks: dict[str, str] = {}
+    for name, stem in every:
+        if stem.endswith(MASK):
+            masks.setdefault(stem, name)
+    return {name: masks[stem + MASK] for name, stem in every if stem + MASK in masks}
 
 
 def is_system(name: str) -> bool:
@@ -195,19 +191,20 @@ class _Walk:
 
 def _sort_out(files: list[str], prefix: str, found: Contents) -> None:
     """Pictures by extension, each with its captions; what is left belongs to no picture."""
-    pictures = [n for n in files if os.path.splitext(n)[1].lower() in PICTURES]
+    pictures = []
     texts: dict[str, list[str]] = {}
     for name in files:
         stem, suffix = os.path.splitext(name)
-        if suffix.lower() in captions.SUFFIXES:
+        if suffix.lower() in PICTURES:
+            pictures.append((name, stem))
+        elif suffix.lower() in captions.SUFFIXES:
             texts.setdefault(stem, []).append(name)
-    taken = set(pictures)
-    for name in pictures:
-        stem = os.path.splitext(name)[0]
-        beside = captions.beside(stem, texts.get(stem, ()))
-        taken.update(beside)
+    taken = {name for name, _ in pictures}
+    for name, stem in pictures:
         found.pictures.append(prefix + name)
-        if beside:
+        if stem in texts:
+            beside = captions.beside(stem, texts[stem])
+            taken.update(beside)
             found.captions[prefix + name] = [prefix + n for n in beside]
     found.others.update({prefix + n: "" for n in files if n not in taken})
 
