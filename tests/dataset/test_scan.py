@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -128,6 +129,20 @@ def test_links_are_followed_once(tmp_path: Path) -> None:
     (tmp_path / "set" / "three.png").symlink_to(picture(tmp_path / "away.png"))
     report = looked(tmp_path / "set", trigger="x")
     assert names(report) == ["again/two.png", "one.png", "three.png"]
+
+
+def test_folders_may_lie_deeper_than_python_s_stack(tmp_path: Path) -> None:
+    deep = str(tmp_path / "set")
+    os.mkdir(deep)
+    try:
+        for _ in range(1100):
+            os.mkdir(deep := f"{deep}/d")
+        picture(Path(deep, "a.png"))
+        report = looked(tmp_path / "set", trigger="x")
+        assert names(report) == ["d/" * 1100 + "a.png"]
+        assert report.files == 1
+    finally:  # else pytest, which removes by recursion, leaves them behind
+        subprocess.run(["rm", "-r", tmp_path / "set"], check=True)
 
 
 @pytest.mark.parametrize(
