@@ -19,7 +19,7 @@ from lorakit.dataset.frequencies import frequencies
 from lorakit.dataset.layout import layout
 from lorakit.dataset.looked import Looked
 from lorakit.dataset.scan import scan
-from lorakit.errors import ExitCode, LorakitError
+from lorakit.errors import LorakitError
 from lorakit.families.base_model import BaseFacts, inspect, recognised, usual
 from lorakit.runs.words import clean, plural
 

@@ -23,7 +23,7 @@ INDENT = "  "
 
 
 def drawn(looked: Looked, stream: TextIO) -> Iterator[str]:
-    """All of it, for a terminal of 80 columns or more; what is wrong stands at the end, in sight."""
+    """All of it, for a terminal of 80 columns or more; problems stand at the end, in sight."""
     width = min(max(shutil.get_terminal_size().columns, LEAST), MOST) - 1
     plain = not can_draw(stream.encoding or "ascii")
     report = looked.report
@@ -64,8 +64,13 @@ def _sources(looked: Looked, width: int) -> Iterator[str]:
     report, sources = looked.report, looked.dataset.sources
     counts = Counter(p.source for p in report.pictures)
     rows = [
-        [clean(s.path), f"{counts[n]:,}", f"{s.repeats:,}", f"{counts[n] * s.repeats:,}"]
-        + [clean(s.trigger) or UNKNOWN]
+        [
+            clean(s.path),
+            f"{counts[n]:,}",
+            f"{s.repeats:,}",
+            f"{counts[n] * s.repeats:,}",
+            clean(s.trigger) or UNKNOWN,
+        ]
         for n, s in enumerate(sources)
     ]
     total = ["in all", f"{len(report.pictures):,}", "", f"{report.epoch:,}", ""]

@@ -39,11 +39,11 @@ def scan(
 ) -> DatasetReport:
     """What the folders hold; whatever is wrong with them is a finding in the report.
 
-    Relative paths count from `root`. `progress` is called with pictures looked at and pictures in
-    all, from the caller's thread; `walked` before that with what each folder holds by the
-    names of its files. A source inside another one is no part of that. Files that have not changed since an earlier scan are not decoded
-    again, unless `fresh` asks for it. Raises LorakitError only where the resolution is less than
-    one step of the base.
+    Relative paths count from `root`, and a source inside another one is no part of that. `walked`
+    is called with what each folder holds by the names of its files, then `progress` with pictures
+    looked at and pictures in all, both from the caller's thread. Files that have not changed since
+    an earlier scan are not decoded again, unless `fresh` asks for it. Raises LorakitError only
+    where the resolution is less than one step of the base.
     """
     places = [place(source, root) for source in dataset.sources]
     masks = dataset.masks == "files"
