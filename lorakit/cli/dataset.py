@@ -132,7 +132,8 @@ def _first(found: Sequence[Contents]) -> None:
     files = sum(contents.files for contents in found)
     where = plural(sum(1 + len(contents.folders) for contents in found), "folder")
     listed = f": {', '.join(named[:KINDS])}{rest}" if named else ""
-    streams.err(clean(f"{plural(files, 'file')} in {where}{listed}"))
+    line = clean(f"{plural(files, 'file')} in {where}{listed}")
+    streams.err(*streams.folded(line, "", "  ", sys.stderr, whole=False))
 
 
 def _write(file: Path, looked: Looked) -> None:

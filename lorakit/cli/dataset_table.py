@@ -143,8 +143,8 @@ def _buckets(looked: Looked, width: int, plain: bool) -> Iterator[str]:
         pictures = plural(sum(b.pictures for b in rest), "picture")
         yield f"and {plural(len(rest), 'size')} more, of {pictures}"
     yield (
-        f"KEPT is the mean share of a picture that is left after the crop; "
-        f"{looked.report.upscaled:,} are made larger."
+        f"KEPT: mean share of a picture that is left after the crop. "
+        f"Made larger: {looked.report.upscaled:,}."
     )
 
 

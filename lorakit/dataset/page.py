@@ -35,6 +35,8 @@ MOST_CAPTIONS = 8
 """Of one picture."""
 MOST_CHARACTERS = 2000
 """Of one caption."""
+MOST_OF_A_WORD = 100
+"""Characters of a tag, which is a whole caption where nothing stands between tags."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +114,8 @@ def page(
         longest=looked.longest,
         lengths=_lengths(report.pictures, report.token_limit),
         said=(
-            ("Most frequent tags", found.shared, found.distinct_tags, "tags"),
-            ("Most frequent tokens", found.spoken, found.distinct_tokens, "tokens"),
+            ("Most frequent tags", _rows(found.shared), found.distinct_tags, "tags"),
+            ("Most frequent tokens", _rows(found.spoken), found.distinct_tokens, "tokens"),
         ),
         cards=cards,
         boxes=any(card.box for card in cards),
@@ -242,6 +244,10 @@ def _split(looked: Looked, text: str) -> tuple[str, str]:
     cut = looked.counter.measure(text).cut if looked.counter else ""
     read = text[: len(text) - len(cut)]
     return _short(read, MOST_CHARACTERS), _short(cut, MOST_CHARACTERS)
+
+
+def _rows(counts: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    return [(_short(word, MOST_OF_A_WORD), count) for word, count in counts]
 
 
 def _short(text: str, most: int) -> str:
