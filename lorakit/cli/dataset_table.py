@@ -163,17 +163,24 @@ def _problems(looked: Looked, stream: TextIO) -> Iterator[str]:
 
 
 def _table(head: list[str], rows: Sequence[list[str]], align: str, width: int) -> Iterator[str]:
-    """Columns as wide as they need, the first one cut where the line would be too long."""
+    """Columns as wide as they need, the first one, a path, without its start where the line
+    would be too long."""
     widths = [max(len(row[n]) for row in [head, *rows]) for n in range(len(head))]
     rest = sum(widths[1:-1]) + 2 * (len(head) - 1)
     widths[-1] = min(widths[-1], max(width - rest - 20, len(head[-1])))
     widths[0] = min(widths[0], max(width - rest - widths[-1], len(head[0])))
-    for row in [head, *rows]:
+    for first, *others in [head, *rows]:
+        row = [_end(first, widths[0]), *others]
         cells = (
             f"{_cut(cell, size):{way}{size}}"
             for cell, size, way in zip(row, widths, align, strict=True)
         )
         yield "  ".join(cells).rstrip()
+
+
+def _end(text: str, size: int) -> str:
+    """The text, or as much of its end as there is room for."""
+    return text if len(text) <= size else f"..{text[len(text) - size + 2 :]}"
 
 
 def _cut(text: str, size: int) -> str:

@@ -72,7 +72,8 @@ def walk(root: Path, masks: bool = False, apart: Iterable[Path] = ()) -> Content
     lies in the folder itself comes before what a link leads to. Only names and kinds of entries are
     read, no file is opened.
     """
-    walk = _Walk({f for f in map(_identity, apart) if f} - {_identity(root)})
+    own = _identity(root)
+    walk = _Walk({one for one in map(_identity, apart) if one and one != own})
     walk.into(str(root), "")
     while walk.later:
         walk.follow(*walk.later.pop(0))
@@ -103,7 +104,7 @@ def is_system(name: str) -> bool:
 
 
 class _Walk:
-    def __init__(self, apart: set[tuple[int, int] | None]) -> None:
+    def __init__(self, apart: set[tuple[int, int]]) -> None:
         self.found = Contents()
         self.later: list[tuple[str, str]] = []
         """Links to folders, as (path, name)."""
