@@ -46,19 +46,12 @@ def dataset(
             "Folders are wanted, or a bundle" + (", not both." if paths else "."),
             "lorakit dataset PATH, or lorakit dataset --bundle FILE.",
         )
-    given = _bundle(bundle) if bundle else None
-    root = bundle.resolve().parent if bundle else Path.cwd()
-    facts = _base(given.base if given else Base(), base, family, given is not None, root)
-    if given:
-        chosen = given.dataset
-        if resolution:
-            chosen = _checked(chosen, resolution)
-    else:
-        chosen = _checked(
-            Dataset(sources=tuple(s for path in paths for s in layout(path))),
-            resolution or facts.resolution,
-        )
-    looked = _look(chosen, root, facts)
+    looking = Progress("looked at")
+    looking.show("looking for files ...")
+    try:
+        looked = _looked(paths, bundle, base, family, resolution, looking)
+    finally:
+        looking.end()
     if html:
         _write(html, looked)
     if as_json:
@@ -70,6 +63,23 @@ def dataset(
     if html:
         streams.err(f"The page: {clean(str(html))}")
     return looked.exit_code
+
+
+def _looked(
+    paths: Sequence[Path],
+    bundle: Path | None,
+    base: str | None,
+    family: str | None,
+    resolution: int | None,
+    progress: Progress,
+) -> Looked:
+    given = _bundle(bundle) if bundle else None
+    root = bundle.resolve().parent if bundle else Path.cwd()
+    facts = _base(given.base if given else Base(), base, family, given is not None, root)
+    chosen = given.dataset if given else Dataset(sources=tuple(s for p in paths for s in layout(p)))
+    if resolution or not given:
+        chosen = _checked(chosen, resolution or facts.resolution)
+    return _look(chosen, root, facts, progress)
 
 
 def _bundle(path: Path) -> Bundle:
@@ -102,12 +112,12 @@ def _checked(dataset: Dataset, resolution: int) -> Dataset:
     return dataset.model_copy(update={"resolution": resolution})
 
 
-def _look(chosen: Dataset, root: Path, facts: BaseFacts) -> Looked:
-    progress = Progress("looked at")
-    try:
-        report = scan(chosen, root, facts, progress, walked=_first)
-    finally:
+def _look(chosen: Dataset, root: Path, facts: BaseFacts, progress: Progress) -> Looked:
+    def walked(found: Sequence[Contents]) -> None:
         progress.end()
+        _first(found)
+
+    report = scan(chosen, root, facts, progress, walked=walked)
     counter = captions.counter(facts.folder, facts.token_limit)
     return Looked(
         report=report,

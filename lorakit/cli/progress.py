@@ -32,12 +32,18 @@ class Progress:
         self._told = now
         line = self._line(done, total, now - self._began)
         if self._places:
-            columns = shutil.get_terminal_size().columns
-            sys.stderr.write(f"\r{line[: columns - 1].ljust(columns - 1)}")
-            self._shown = True
+            self.show(line)
         else:
             sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
+            sys.stderr.flush()
+
+    def show(self, line: str) -> None:
+        """Put a line in its place, where there is a terminal."""
+        if self._places:
+            columns = shutil.get_terminal_size().columns
+            sys.stderr.write(f"\r{line[: columns - 1].ljust(columns - 1)}")
+            sys.stderr.flush()
+            self._shown = True
 
     def end(self) -> None:
         """Take the line away."""
