@@ -9,11 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from pydantic import ValidationError
+
+from lorakit import durable
 from lorakit.bundle.models import Base, Dataset, FamilyName
+from lorakit.bundle.problems import Problem
 from lorakit.cli import streams
 from lorakit.cli.progress import Progress
 from lorakit.dataset import captions
 from lorakit.dataset.buckets import table
+from lorakit.dataset.findings import counted
 from lorakit.dataset.folders import Contents
 from lorakit.dataset.frequencies import frequencies
 from lorakit.dataset.layout import layout
@@ -21,11 +26,12 @@ from lorakit.dataset.looked import Looked
 from lorakit.dataset.scan import scan
 from lorakit.errors import LorakitError
 from lorakit.families.base_model import BaseFacts, inspect, recognised, usual
-from lorakit.runs.words import clean, plural
+from lorakit.runs.words import clean
 
 if TYPE_CHECKING:
     from lorakit.bundle.models import Bundle
 
+NOUNS = ("caption", "mask", "system file")
 KINDS = 6
 """So many kinds of files are named in the first line."""
 
@@ -46,8 +52,11 @@ def dataset(
             "Folders are wanted, or a bundle" + (", not both." if paths else "."),
             "lorakit dataset PATH, or lorakit dataset --bundle FILE.",
         )
+    if html and not html.parent.is_dir():
+        raise LorakitError(
+            f"{html} cannot be written: there is no folder {html.parent}.", "Make it first."
+        )
     looking = Progress("looked at")
-    looking.show("looking for files ...")
     try:
         looked = _looked(paths, bundle, base, family, resolution, looking)
     finally:
@@ -76,6 +85,7 @@ def _looked(
     given = _bundle(bundle) if bundle else None
     root = bundle.resolve().parent if bundle else Path.cwd()
     facts = _base(given.base if given else Base(), base, family, given is not None, root)
+    progress.show("looking for files ...")
     chosen = given.dataset if given else Dataset(sources=tuple(s for p in paths for s in layout(p)))
     if resolution or not given:
         chosen = _checked(chosen, resolution or facts.resolution)
@@ -91,16 +101,28 @@ def _bundle(path: Path) -> Bundle:
 def _base(given: Base, model: str | None, family: str | None, own: bool, root: Path) -> BaseFacts:
     """The base that is asked for, or the bundle's own; else any base of a family."""
     if model:
-        taken = Base.model_validate({"model": model, "family": family or given.family})
+        try:
+            taken = Base.model_validate({"model": model, "family": family or given.family})
+        except ValidationError:
+            raise LorakitError(
+                f"{model} is no name of a base: it holds a control character or is not UTF-8.",
+                "Name a file, a folder or a Hub id.",
+            ) from None
         return inspect(taken if family else recognised(taken, Path.cwd()), Path.cwd())
     if own and (family is None or family == given.family):
         try:
             return inspect(given, root)
         except LorakitError as error:
             # The pictures can be looked at all the same, as they fit any base of its family.
-            streams.report(error)
+            streams.problems([_doubt(error)])
             return usual(given.family)
     return usual(family or get_args(FamilyName)[0])
+
+
+def _doubt(error: LorakitError) -> Problem:
+    return Problem(
+        where="base.model", what=error.message, fix=error.hint, severity="warning", code=error.code
+    )
 
 
 def _checked(dataset: Dataset, resolution: int) -> Dataset:
@@ -134,15 +156,19 @@ def _first(found: Sequence[Contents]) -> None:
     kinds = Counter[str]()
     for contents in found:
         kinds.update(contents.extensions)
-        kinds["captions"] += len({n for names in contents.captions.values() for n in names})
-        kinds["masks"] += len(set(contents.masks.values()))
-        kinds["system files"] += contents.ignored
-    named = [f"{count:,} {kind}" for kind, count in kinds.most_common() if count]
+        kinds["caption"] += len({n for names in contents.captions.values() for n in names})
+        kinds["mask"] += len(set(contents.masks.values()))
+        kinds["system file"] += contents.ignored
+    named = [
+        counted(count, kind) if kind in NOUNS else f"{count:,} {kind}"
+        for kind, count in kinds.most_common()
+        if count
+    ]
     rest = f" and {len(named) - KINDS} more kinds" if len(named) > KINDS else ""
     files = sum(contents.files for contents in found)
-    where = plural(sum(1 + len(contents.folders) for contents in found), "folder")
+    where = counted(sum(1 + len(contents.folders) for contents in found), "folder")
     listed = f": {', '.join(named[:KINDS])}{rest}" if named else ""
-    line = clean(f"{plural(files, 'file')} in {where}{listed}")
+    line = clean(f"{counted(files, 'file')} in {where}{listed}")
     streams.err(*streams.folded(line, "", "  ", sys.stderr, whole=False))
 
 
@@ -155,7 +181,7 @@ def _write(file: Path, looked: Looked) -> None:
     finally:
         progress.end()
     try:
-        file.write_text(text, encoding="utf-8")
+        durable.write(file, text.encode("utf-8"))
     except OSError as error:
         raise LorakitError(
             f"{file} cannot be written: {error.strerror or error}.", "Name another file."

@@ -8,10 +8,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
+from rich.cells import cell_len, set_cell_size
+
 from lorakit.cli import streams
+from lorakit.dataset.findings import counted
 from lorakit.dataset.looked import Looked
 from lorakit.live.bars import bar, can_draw
-from lorakit.runs.words import UNKNOWN, clean, number, plural
+from lorakit.runs.words import UNKNOWN, clean, number
 
 LEAST, MOST = 80, 120
 """Columns that are drawn on, of narrower and of wider terminals too."""
@@ -19,6 +22,8 @@ BUCKETS = 24
 """Sizes that are listed; of more, the rest is counted."""
 LISTED = 12
 """Tags, sources and reasons that are listed."""
+PROBLEMS = 50
+"""Problems that are listed, errors first."""
 INDENT = "  "
 
 
@@ -27,7 +32,7 @@ def drawn(looked: Looked, stream: TextIO) -> Iterator[str]:
     width = min(max(shutil.get_terminal_size().columns, LEAST), MOST) - 1
     plain = not can_draw(stream.encoding or "ascii")
     report = looked.report
-    yield f"{plural(len(report.pictures), 'picture')} can be used, {len(report.unusable):,} cannot."
+    yield f"{counted(len(report.pictures), 'picture')} can be used, {len(report.unusable):,} cannot."
     side = looked.dataset.resolution
     yield clean(
         f"Judged for {looked.base.model or f'any {looked.base.family}'} at {side} x {side} pixels."
@@ -70,7 +75,7 @@ def _sources(looked: Looked, width: int) -> Iterator[str]:
             f"{counts[n]:,}",
             f"{s.repeats:,}",
             f"{counts[n] * s.repeats:,}",
-            clean(s.trigger) or UNKNOWN,
+            "prior pictures" if s.prior else clean(s.trigger) or UNKNOWN,
         ]
         for n, s in enumerate(sources)
     ]
@@ -101,7 +106,7 @@ def _captions(looked: Looked, width: int, plain: bool) -> Iterator[str]:
     found = looked.frequencies
     if found.spoken:
         said = ", ".join(f"{token} {times:,}" for token, times in found.spoken[:LISTED])
-        tokens = f"most frequent of {plural(found.distinct_tokens, 'token')}: {said}"
+        tokens = f"most frequent of {counted(found.distinct_tokens, 'token')}: {said}"
         yield from textwrap.wrap(
             clean(tokens), width, initial_indent=INDENT, subsequent_indent=INDENT * 2
         )
@@ -109,11 +114,11 @@ def _captions(looked: Looked, width: int, plain: bool) -> Iterator[str]:
     if not often:
         return
     most = often[0][1]
-    name = min(max(len(clean(tag)) for tag, _ in often), width // 2)
-    yield f"{INDENT}most frequent of {plural(found.distinct_tags, 'tag')}, in captions:"
+    name = min(max(cell_len(clean(tag)) for tag, _ in often), width // 2)
+    yield f"{INDENT}most frequent of {counted(found.distinct_tags, 'tag')}, in captions:"
     for tag, times in often:
         drawing = bar(100 * times / most, width - name - 15, plain)
-        yield f"{INDENT * 2}{times:>6,}  {_cut(clean(tag), name):<{name}}  {drawing}".rstrip()
+        yield f"{INDENT * 2}{times:>6,}  {_cut(clean(tag), name)}  {drawing}".rstrip()
 
 
 def _buckets(looked: Looked, width: int, plain: bool) -> Iterator[str]:
@@ -140,8 +145,8 @@ def _buckets(looked: Looked, width: int, plain: bool) -> Iterator[str]:
         yield f"{line}  {bar(100 * bucket.pictures / most, room, plain)}".rstrip()
     if len(looked.buckets) > BUCKETS:
         rest = looked.buckets[BUCKETS:]
-        pictures = plural(sum(b.pictures for b in rest), "picture")
-        yield f"and {plural(len(rest), 'size')} more, of {pictures}"
+        pictures = counted(sum(b.pictures for b in rest), "picture")
+        yield f"and {counted(len(rest), 'size')} more, of {pictures}"
     yield (
         f"KEPT: mean share of a picture that is left after the crop. "
         f"Made larger: {looked.report.upscaled:,}."
@@ -153,36 +158,44 @@ def _problems(looked: Looked, stream: TextIO) -> Iterator[str]:
     if not looked.problems:
         yield "No problems."
         return
-    yield f"PROBLEMS  {plural(looked.errors, 'error')}, {plural(warnings, 'warning')}"
-    for problem in looked.problems:
+    yield f"PROBLEMS  {counted(looked.errors, 'error')}, {counted(warnings, 'warning')}"
+    for problem in looked.problems[:PROBLEMS]:
         head = f"{problem.severity}: "
         what = clean(problem.what)
         yield from streams.folded(what, head, INDENT, stream, whole=False)
         if problem.fix:
             yield from streams.folded(clean(problem.fix), INDENT, INDENT, stream)
+    if len(looked.problems) > PROBLEMS:
+        yield f"and {len(looked.problems) - PROBLEMS:,} more; --json and --html list them"
 
 
 def _table(head: list[str], rows: Sequence[list[str]], align: str, width: int) -> Iterator[str]:
     """Columns as wide as they need, the first one, a path, without its start where the line
     would be too long."""
-    widths = [max(len(row[n]) for row in [head, *rows]) for n in range(len(head))]
+    widths = [max(cell_len(row[n]) for row in [head, *rows]) for n in range(len(head))]
     rest = sum(widths[1:-1]) + 2 * (len(head) - 1)
     widths[-1] = min(widths[-1], max(width - rest - 20, len(head[-1])))
     widths[0] = min(widths[0], max(width - rest - widths[-1], len(head[0])))
     for first, *others in [head, *rows]:
         row = [_end(first, widths[0]), *others]
         cells = (
-            f"{_cut(cell, size):{way}{size}}"
+            f"{cell:>{size}}" if way == ">" else _cut(cell, size)
             for cell, size, way in zip(row, widths, align, strict=True)
         )
         yield "  ".join(cells).rstrip()
 
 
 def _end(text: str, size: int) -> str:
-    """The text, or as much of its end as there is room for."""
-    return text if len(text) <= size else f"..{text[len(text) - size + 2 :]}"
+    """The text in so many cells: padded, or without its start."""
+    if cell_len(text) > size:
+        while cell_len(text) > size - 2:
+            text = text[1:]
+        text = f"..{text}"
+    return set_cell_size(text, size)
 
 
 def _cut(text: str, size: int) -> str:
-    """The text, or as much of it as there is room for."""
-    return text if len(text) <= size else text[: max(size - 2, 0)] + ".."[:size]
+    """The text in so many cells, of which some letters take two: padded, or without its end."""
+    if cell_len(text) > size:
+        text = f"{set_cell_size(text, max(size - 2, 0))}.."
+    return set_cell_size(text, size)

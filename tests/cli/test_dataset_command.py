@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import Command
 from PIL import Image
+from rich.cells import cell_len
 from terminal import Terminal
 
 from lorakit.bundle.models import Dataset
@@ -82,14 +83,14 @@ def test_the_table_is_as_wide_as_the_terminal_at_most(
         inside = faulty / "deep" / ("x" * 150) / f"{n + 1}_{'subject ' * 9}{n}"
         inside.mkdir()
         Image.new("RGB", (64 + 20 * n, 128), (8 * n, 0, 0)).save(inside / "p.png")
-        (inside / "p.txt").write_text("tag, " * 9 + "w" * 200)
+        (inside / "p.txt").write_text("tag, " * 9 + "犬" * 200 + ", 小さな犬")
     looked = _look(
         Dataset(sources=layout(faulty), resolution=256), Path.cwd(), usual("sd1"), Progress("")
     )
     lines = list(drawn(looked, io.TextIOWrapper(io.BytesIO(), encoding=encoding)))
     table = lines[: next(n for n, line in enumerate(lines) if line.startswith("PROBLEMS"))]
-    assert max(map(len, table)) == columns - 1
-    "\n".join(table).encode(encoding)
+    assert max(map(cell_len, table)) == columns - 1
+    assert ("█" in "\n".join(table)) == (encoding == "utf-8")
     heads = {line.split()[0] for line in table if line and line[0].isupper()}
     assert {"FILES", "SOURCE", "CAPTIONS", "BUCKET", "KEPT:"} <= heads
 
