@@ -32,7 +32,8 @@ def drawn(looked: Looked, stream: TextIO) -> Iterator[str]:
     width = min(max(shutil.get_terminal_size().columns, LEAST), MOST) - 1
     plain = not can_draw(stream.encoding or "ascii")
     report = looked.report
-    yield f"{counted(len(report.pictures), 'picture')} can be used, {len(report.unusable):,} cannot."
+    usable = counted(len(report.pictures), "picture")
+    yield f"{usable} can be used, {len(report.unusable):,} cannot."
     side = looked.dataset.resolution
     yield clean(
         f"Judged for {looked.base.model or f'any {looked.base.family}'} at {side} x {side} pixels."
