@@ -7,9 +7,9 @@ them nearly as they are.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -71,19 +71,30 @@ def groups(seen: Iterable[tuple[int, Impression]]) -> Iterator[list[int]]:
     """Numbers of pictures that look like the first one in each list; at least two in each.
 
     Two hashes that differ in at most two bits have one of three parts in common, so only pictures
-    that share one are compared.
+    that share one are compared, and of those that are alike only the first.
     """
-    firsts: dict[tuple[int, int], list[tuple[int, Impression]]] = defaultdict(list)
+    given = [(n, one) for n, one in seen if LEAST_BITS <= one.bits.bit_count() <= MOST_BITS]
+    like = {}  # of a picture's place in `given`, that of the first like it
+    for shift in (42, 21, 0):
+        sharing = sorted((one.bits >> shift & _PART, at) for at, (_, one) in enumerate(given))
+        for _, some in groupby(sharing, key=lambda pair: pair[0]):
+            firsts: list[int] = []
+            for _, at in some:
+                if at in like:
+                    continue
+                first = next((f for f in firsts if given[f][1].near(given[at][1])), None)
+                if first is None:
+                    firsts.append(at)
+                else:
+                    like[at] = first
     found: dict[int, list[int]] = {}
-    for number, one in seen:
-        if not LEAST_BITS <= one.bits.bit_count() <= MOST_BITS:
-            continue
-        parts = [(0, one.bits >> 43), (1, one.bits >> 21 & 0x3FFFFF), (2, one.bits & 0x1FFFFF)]
-        like = next((n for p in parts for n, other in firsts[p] if one.near(other)), None)
-        if like is not None:
-            found[like].append(number)
-            continue
-        found[number] = [number]
-        for part in parts:
-            firsts[part].append((number, one))
-    yield from (numbers for numbers in found.values() if len(numbers) > 1)
+    for at in sorted(like):
+        first = at
+        while first in like:
+            first = like[first]
+        found.setdefault(first, [given[first][0]]).append(given[at][0])
+    yield from found.values()
+
+
+_PART = 0x3FFFFF
+"""22 of the bits: three such parts overlap by one bit, and have all 64."""

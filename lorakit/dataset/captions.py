@@ -31,7 +31,7 @@ def beside(stem: str, names: Iterable[str]) -> list[str]:
     return sorted(found, key=lambda n: (SUFFIXES.index(n[len(stem) :].lower()), n))
 
 
-def read(path: Path) -> str:
+def read(path: str | Path) -> str:
     """The caption in a file, on one line: white space of any kind becomes one space.
 
     UTF-8, or UTF-16 with a byte order mark. Raises LorakitError (code DATA) naming the file and
@@ -40,7 +40,7 @@ def read(path: Path) -> str:
     return folded(encodings.read(path, MAX_BYTES, "caption"))
 
 
-def read_lines(path: Path) -> tuple[str, ...]:
+def read_lines(path: str | Path) -> tuple[str, ...]:
     """The captions in a file whose lines are captions of their own; empty lines are none.
 
     Raises what `read` raises.
@@ -90,7 +90,7 @@ class Counter:
 
     def __init__(self, tokenizer: Callable[[], Tokenizer], limit: int) -> None:
         self._tokenizer = tokenizer
-        self._of_word = lru_cache(maxsize=1 << 16)(self._encoded)
+        self._of_word = lru_cache(maxsize=1 << 14)(self._encoded)
         self.limit = limit
         """Tokens that are read."""
 

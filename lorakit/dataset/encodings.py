@@ -11,22 +11,24 @@ from lorakit.dataset import code_pages
 from lorakit.errors import ExitCode, LorakitError
 
 
-def read(path: Path, limit_bytes: int, noun: str) -> str:
+def read(path: str | Path, limit_bytes: int, noun: str) -> str:
     """The text of a file, as it stands, without a byte order mark.
 
     Raises LorakitError (code DATA) where it cannot be read, is longer than the limit, which no
     `noun` is, or cannot be decoded.
     """
+    name = os.path.basename(path)
     try:
-        with path.open("rb") as file:
+        # pathlib keeps the parts of each path for good, which for many captions is much.
+        with open(path, "rb") as file:
             raw = file.read(limit_bytes + 1)
     except OSError as error:
         raise LorakitError(
-            f"{path.name} cannot be read: {error.strerror}.", "Allow reading it.", ExitCode.DATA
+            f"{name} cannot be read: {error.strerror}.", "Allow reading it.", ExitCode.DATA
         ) from None
     if len(raw) > limit_bytes:
         raise LorakitError(
-            f"{path.name} is longer than {limit_bytes // 1024} KiB, which is no {noun}.",
+            f"{name} is longer than {limit_bytes // 1024} KiB, which is no {noun}.",
             "Shorten it, or rename it if it belongs to no picture.",
             ExitCode.DATA,
         )

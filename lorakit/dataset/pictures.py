@@ -6,6 +6,7 @@ import io
 import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -49,7 +50,7 @@ class Seen:
     """How much of it is transparent."""
 
 
-EXAMINED = 2
+EXAMINED = 3
 """Goes up whenever a look at the same file may say something else than it did before."""
 
 
@@ -165,14 +166,14 @@ def _shown(image: Image.Image, view: View) -> Image.Image:
 @contextmanager
 def _opened(path: Path) -> Iterator[Image.Image]:
     """The picture, not yet decoded; whatever goes wrong inside becomes one LorakitError."""
-    from PIL import Image, UnidentifiedImageError, features
+    from PIL import Image, UnidentifiedImageError
 
     # Pillow's doubts belong into the report, by name, not on the terminal.
     warnings.filterwarnings("ignore", module=r"PIL\b")
     name = path.name
     try:
         kind = looks(path)
-        if kind not in READABLE or (kind == "AVIF" and not features.check("avif")):
+        if kind not in READABLE or not _reads(kind):
             raise _refused(path, kind)
         with path.open("rb") as file, Image.open(file, formats=[READABLE[kind]]) as image:
             yield image
@@ -200,11 +201,33 @@ def _opened(path: Path) -> Iterator[Image.Image]:
         ) from None
     except Exception as error:  # damaged bytes raise nearly every type, by format and by place
         reason = str(error).strip().rstrip(".") or type(error).__name__
+        if "MAX_TEXT" in reason:  # a picture with a whole book in it, or an attack
+            raise LorakitError(
+                f"{name} holds more text beside its pixels than is read.",
+                "Save it again without its metadata.",
+                ExitCode.DATA,
+            ) from None
         raise LorakitError(
             f"{name} is damaged or cut short: {reason}.",
             "Replace it by a whole copy, or remove it.",
             ExitCode.DATA,
         ) from None
+
+
+@cache
+def _reads(kind: str) -> bool:
+    """Whether the software for this kind is here."""
+    from PIL import features
+
+    if kind == "AVIF":
+        return bool(features.check("avif"))
+    if kind == "HEIC":
+        try:
+            import pillow_heif
+        except ImportError:
+            return False
+        pillow_heif.register_heif_opener()
+    return True
 
 
 def _refused(path: Path, kind: str) -> LorakitError:
@@ -219,7 +242,13 @@ def _refused(path: Path, kind: str) -> LorakitError:
             "Run git lfs pull in its folder.",
             ExitCode.DATA,
         )
-    if kind in ("HEIC", "AVIF", "JPEG XL", "JPEG 2000", "an SVG drawing", "a Photoshop file"):
+    if kind == "HEIC":
+        return LorakitError(
+            f"{name} is a HEIC picture, and pillow-heif, which reads these, is not installed.",
+            "pip install 'lorakit[heic]', or convert it to JPEG or PNG.",
+            ExitCode.DATA,
+        )
+    if kind in ("AVIF", "JPEG XL", "JPEG 2000", "an SVG drawing", "a Photoshop file"):
         what = kind if kind.startswith(("a ", "an ")) else f"a {kind} picture"
         return LorakitError(
             f"{name} is {what}, which is not read.", "Convert it to JPEG or PNG.", ExitCode.DATA
@@ -231,10 +260,14 @@ def _refused(path: Path, kind: str) -> LorakitError:
 
 def _orientation(image: Image.Image) -> tuple[int, str]:
     """How to turn it, 1 to 8, and in words what stands there instead, if it is none of these."""
+    damaged = 1, "a damaged EXIF block"
     try:
-        value = image.getexif().get(_ORIENTATION, 1)
-    except Exception:  # a damaged EXIF block raises nearly every type
-        return 1, "a damaged EXIF block"
+        found = image.getexif()
+        if image.info.get("exif") and not found:  # Pillow reads some damaged ones as empty
+            return damaged
+        value = found.get(_ORIENTATION, 1)
+    except Exception:  # others raise nearly every type
+        return damaged
     if isinstance(value, int) and 1 <= value <= 8:
         return value, ""
     return 1, repr(value)[:40]

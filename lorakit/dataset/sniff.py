@@ -12,8 +12,10 @@ READABLE = {
     "BMP": "BMP",
     "TIFF": "TIFF",
     "AVIF": "AVIF",
+    "HEIC": "HEIF",
 }
-"""Kinds that are read as pictures, with Pillow's name of each; AVIF only where Pillow has it."""
+"""Kinds that are read as pictures, with Pillow's name of each; AVIF only where Pillow has it, HEIC
+only where pillow-heif is installed."""
 
 _STARTS: tuple[tuple[bytes, str], ...] = (
     (b"\xff\xd8\xff", "JPEG"),

@@ -80,6 +80,7 @@ def test_a_damaged_exif_block_is_no_obstacle(tmp_path: Path) -> None:
     two_halves().save(path, exif=b"Exif\0\0MM\0*\xff\xff\xff\xff garbage")
     assert open_upright(path).size == (64, 32)
     assert examine(path).width == 64
+    assert "damaged EXIF block" in examine(path).notes[0]
 
 
 def _palette_with_hole() -> Image.Image:
@@ -177,7 +178,7 @@ HEIC = struct.pack(">I", 24) + b"ftypheic\0\0\0\0mif1heic"
 
 REFUSED = [
     (b"", "empty"),
-    (HEIC, "HEIC picture"),
+    (HEIC, "HEIC"),
     (b"<!DOCTYPE html><html><body>404</body></html>", "HTML page"),
     (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "Git LFS pointer"),
     (b"\x80\x02}q\0X\x05\0\0\0", "Python pickle"),

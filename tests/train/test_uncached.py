@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -108,12 +109,17 @@ def test_pictures_that_change_are_in_the_cache_in_their_versions(
     bundle: Bundle, tmp_path: Path, fresh_cache: Path
 ) -> None:
     """With masks and prior pictures; each version is what it would be without a cache."""
-    folder = Path(bundle.dataset.sources[0].path)
+    folder = tmp_path / "pictures"
+    shutil.copytree(bundle.dataset.sources[0].path, folder)
     for picture in sorted(folder.glob("*.png"))[:2]:
         half = Image.new("L", (8, 8))
         half.paste(255, (0, 0, 4, 8))
         half.save(picture.with_name(f"{picture.stem}-mask.png"))
-    sources = [{**s.model_dump(), "prior": n > 0} for n, s in enumerate(bundle.dataset.sources)]
+    shutil.copytree(bundle.dataset.sources[0].path, tmp_path / "prior")
+    sources = [
+        {"path": str(folder), "trigger": "ohwx"},
+        {"path": str(tmp_path / "prior"), "prior": True},
+    ]
     shape = {"sources": sources, "flip": True, "crop": "random", "colour": 0.2, "masks": "files"}
     wanted = changed(
         bundle, dataset={**shape, "variants": 3}, loss={"unmasked_weight": 0.1, "prior_weight": 0.5}
