@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from lorakit.bundle.models import Bundle
 
 NOUNS = ("caption", "mask", "system file")
+"""Kinds that are no extensions."""
 KINDS = 6
 """So many kinds of files are named in the first line."""
 
