@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from torture import build
 
 from lorakit.bundle.models import Dataset
 from lorakit.dataset import page as pages
@@ -284,3 +285,30 @@ def test_a_picture_that_goes_meanwhile_is_said(tmp_path: Path) -> None:
     [card] = read(page(looked, clean)).every("article")
     assert "not drawn" in card.text
     assert not list(card.every("img"))
+
+
+def test_the_worst_folder_is_drawn_upright_and_whole(tmp_path: Path) -> None:
+    usable, unusable, others, _ = build(tmp_path / "worst")
+    looked = look(tmp_path / "worst")
+    top = read(page(looked, clean))
+    cards = {next(card.every("h3")).text: card for card in top.every("article")}
+    assert len(cards) == len(usable)
+    for name, wanted in usable.items():
+        own = [p.name for p in looked.report.pictures if name.endswith(p.name)]
+        card = cards[clean(max(own, key=len))]
+        [img] = card.every("img")
+        width, height = wanted.size
+        scale = min(1, pages.SIDE / max(width, height))
+        drawn = int(img.has["width"]), int(img.has["height"])
+        assert drawn == (max(1, round(width * scale)), max(1, round(height * scale))), name
+        with Image.open(io.BytesIO(base64.b64decode(img.has["src"].partition(",")[2]))) as small:
+            assert small.size == drawn
+            if min(drawn) >= 16:  # the seam of smaller ones is in the corners
+                last = (drawn[0] - 3, drawn[1] - 3)
+                for at, colour in (((2, 2), wanted.top_left), (last, wanted.bottom_right)):
+                    found = small.convert("RGB").getpixel(at)
+                    off = [abs(a - b) for a, b in zip(found, colour or found, strict=True)]
+                    assert max(off) <= 40, (name, found, colour)
+    said = top.text
+    for name in [*unusable, *others]:
+        assert clean(name.rsplit("/", 1)[-1]) in said
