@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from lorakit.bundle.models import Dataset, Source
@@ -35,17 +35,20 @@ def scan(
     base: BaseFacts,
     progress: Callable[[int, int], None] = lambda done, total: None,
     fresh: bool = False,
+    walked: Callable[[Sequence[Contents]], None] = lambda found: None,
 ) -> DatasetReport:
     """What the folders hold; whatever is wrong with them is a finding in the report.
 
-    Relative paths count from `root`. `progress` is called with pictures looked at and pictures in
-    all, from the caller's thread. Files that have not changed since an earlier scan are not decoded
-    again, unless `fresh` asks for it. Raises LorakitError only where the resolution is less than
-    one step of the base.
+    Relative paths count from `root`, and a source inside another one is no part of that. `walked`
+    is called with what each folder holds by the names of its files, then `progress` with pictures
+    looked at and pictures in all, both from the caller's thread. Files that have not changed since
+    an earlier scan are not decoded again, unless `fresh` asks for it. Raises LorakitError only
+    where the resolution is less than one step of the base.
     """
     places = [place(source, root) for source in dataset.sources]
     masks = dataset.masks == "files"
-    contents = [folders.walk(f, masks) if os.path.isdir(f) else None for f in places]
+    contents = [folders.walk(f, masks, places) if os.path.isdir(f) else None for f in places]
+    walked([c for c in contents if c])
     total = sum(len(c.pictures) for c in contents if c)
     counter = captions.counter(base.folder, base.token_limit)
     sources: list[_Source] = []
