@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from lorakit.bundle.models import Dataset, Source
@@ -35,13 +35,15 @@ def scan(
     base: BaseFacts,
     progress: Callable[[int, int], None] = lambda done, total: None,
     fresh: bool = False,
+    partly: Callable[[Callable[[], DatasetReport]], None] = lambda report: None,
 ) -> DatasetReport:
     """What the folders hold; whatever is wrong with them is a finding in the report.
 
     Relative paths count from `root`. `progress` is called with pictures looked at and pictures in
-    all, from the caller's thread. Files that have not changed since an earlier scan are not decoded
-    again, unless `fresh` asks for it. Raises LorakitError only where the resolution is less than
-    one step of the base.
+    all, from the caller's thread, and `partly` behind it with a function that makes a report of
+    what has been seen by then, without findings. Files that have not changed since an earlier scan
+    are not decoded again, unless `fresh` asks for it. Raises LorakitError only where the resolution
+    is less than one step of the base.
     """
     places = [place(source, root) for source in dataset.sources]
     masks = dataset.masks == "files"
@@ -59,23 +61,33 @@ def scan(
         found += findings.of_folder(index, folder, inside, source.repeats)
         done = sum(len(one.contents.pictures) for one in sources)
         here = _Source(index, source, folder, inside, dataset, base, counter)
-        here.look(lambda n, done=done: progress(done + n, total), fresh)  # type: ignore[misc]
-        found += here.findings
         sources.append(here)
-    report = DatasetReport(
+
+        def looked(number: int, done: int = done) -> None:
+            progress(done + number, total)
+            partly(lambda: _report(sources, base))
+
+        here.look(looked, fresh)
+        found += here.findings
+    report = _report(sources, base)
+    found += findings.of_report(report)
+    found += caption_findings.of_report(report, dataset, counter)
+    found += view_findings.of_report(report, dataset)
+    return dataclasses.replace(report, findings=tuple(found))
+
+
+def _report(sources: Sequence[_Source], base: BaseFacts) -> DatasetReport:
+    """What these folders hold, as far as they have been looked at."""
+    return DatasetReport(
         pictures=tuple(p for one in sources for p in one.pictures),
         unusable=tuple(u for one in sources for u in one.unusable.values()),
         ignored=sum(one.contents.ignored for one in sources),
         captions=sum(len(one.read) for one in sources),
         masks=sum(len(one.masks) for one in sources),
-        others=tuple(other for one in sources for other in one.others()),
+        others=tuple(other for one in sources for other in one.others),
         files=sum(one.contents.files for one in sources),
         token_limit=base.token_limit,
     )
-    found += findings.of_report(report)
-    found += caption_findings.of_report(report, dataset, counter)
-    found += view_findings.of_report(report, dataset)
-    return dataclasses.replace(report, findings=tuple(found))
 
 
 class _Source:
@@ -99,6 +111,8 @@ class _Source:
         """Files that captions were read from."""
         self.masks: dict[str, Look] = {}
         """What masks hold."""
+        self.others: list[Other] = []
+        """Files that are not used, each with the reason; known when all is looked at."""
         self._index, self._source, self._folder = index, source, folder
         self._dataset, self._base, self._counter = dataset, base, counter
         self._trigger = captions.trigger_of(source)
@@ -127,6 +141,7 @@ class _Source:
         self.read.update(table.name for table in self._reader.tables)
         self.read -= self.unusable.keys()
         self.findings += caption_findings.of_files(self._index, self._reader, beside)
+        self.others += self._unused()
 
     def _look_at_masks(self, fresh: bool) -> None:
         names = sorted(set(self.contents.masks.values()))
@@ -144,8 +159,7 @@ class _Source:
             else:
                 self.masks[name] = look
 
-    def others(self) -> Iterator[Other]:
-        """Files that are not used, each with the reason."""
+    def _unused(self) -> Iterator[Other]:
         for name, why in self.contents.others.items():
             if name not in self.read and name not in self.unusable:
                 yield Other(name, why or findings.why_other(self._folder, name))
