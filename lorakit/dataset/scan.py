@@ -131,16 +131,11 @@ class _Source:
         seen = looks((os.path.join(root, name) for name in names), fresh)
         with contextlib.closing(seen):
             for number, (name, look) in enumerate(zip(names, seen, strict=True), 1):
-                progress(number)
                 if isinstance(look, LorakitError):
                     self._broken([(name, look)])
-                    continue
-                said = self._reader.of(name)
-                self._broken(said.broken)
-                self.read.update(self._reader.files(name))
-                self.findings += [findings.noted(name, note) for note in look.seen.notes]
-                self.pictures.append(self._picture(root, name, look, said))
-                beside.append((self.pictures[-1], said))
+                else:
+                    beside.append(self._used(root, name, look))
+                progress(number)
         self.read.update(table.name for table in self._reader.tables)
         self.read -= self.unusable.keys()
         self.findings += caption_findings.of_files(self._index, self._reader, beside)
@@ -176,6 +171,14 @@ class _Source:
             self.unusable[name] = Unusable(
                 path=self._folder / name, name=name, why=error.message, fix=error.hint
             )
+
+    def _used(self, root: str, name: str, look: Look) -> tuple[Picture, Sidecar]:
+        said = self._reader.of(name)
+        self._broken(said.broken)
+        self.read.update(self._reader.files(name))
+        self.findings += [findings.noted(name, note) for note in look.seen.notes]
+        self.pictures.append(self._picture(root, name, look, said))
+        return self.pictures[-1], said
 
     def _picture(self, root: str, name: str, look: Look, said: Sidecar) -> Picture:
         seen, shape, trigger = look.seen, self._dataset, self._trigger

@@ -24,7 +24,6 @@ from lorakit.wizard import look, summary
 from lorakit.wizard.paths import tidy
 from lorakit.wizard.state import State
 
-
 NAMED = 5
 """So many files that cannot be used are named while others are still being looked at."""
 
