@@ -50,14 +50,15 @@ def _files(looked: Looked) -> Iterator[str]:
     report = looked.report
     yield f"FILES{report.files:>27,}"
     for what, count in report.account.items():
-        if count:
-            yield f"{INDENT}{what:<23}{count:>7,}"
-    # Those that cannot be used are named as problems.
-    reasons = Counter(other.why for other in report.others).most_common()
-    for why, count in reasons[:LISTED]:
-        yield clean(f"{INDENT * 2}{count:>5,}  {why}")
-    if len(reasons) > LISTED:
-        yield f"{INDENT * 2}and {len(reasons) - LISTED:,} more kinds"
+        if not count:
+            continue
+        yield f"{INDENT}{what:<23}{count:>7,}"
+        if what == "other files":  # those that cannot be used are among the problems
+            reasons = Counter(other.why for other in report.others).most_common()
+            for why, times in reasons[:LISTED]:
+                yield clean(f"{INDENT * 2}{times:>6,}  {why}")
+            if len(reasons) > LISTED:
+                yield f"{INDENT * 2}and {len(reasons) - LISTED:,} more kinds"
 
 
 def _sources(looked: Looked, width: int) -> Iterator[str]:
@@ -98,13 +99,13 @@ def _captions(looked: Looked, width: int, plain: bool) -> Iterator[str]:
             f"{report.too_long or 0:,} beyond the limit"
         )
     found = looked.frequencies
-    if found.tokens:
-        said = ", ".join(f"{token} {times:,}" for token, times in found.tokens[:LISTED])
+    if found.spoken:
+        said = ", ".join(f"{token} {times:,}" for token, times in found.spoken[:LISTED])
         tokens = f"most frequent of {plural(found.distinct_tokens, 'token')}: {said}"
         yield from textwrap.wrap(
             clean(tokens), width, initial_indent=INDENT, subsequent_indent=INDENT * 2
         )
-    often = [(tag, times) for tag, times in found.tags[:LISTED] if times > 1]
+    often = found.shared[:LISTED]
     if not often:
         return
     most = often[0][1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from pathlib import Path
 from lorakit import __version__
 from lorakit.bundle.problems import Problem
 from lorakit.dataset.buckets import Bucket
+from lorakit.dataset.findings import MUCH_UPSCALED
 from lorakit.dataset.looked import Looked
 from lorakit.dataset.looks import cores
 from lorakit.dataset.pictures import thumbnail
@@ -58,7 +60,7 @@ class _Card:
     width: int
     height: int
     crop: str
-    """Where the frame lies."""
+    """Where the frame lies; empty where all of it is trained on."""
     box: str
     facts: tuple[str, ...]
     captions: tuple[tuple[str, str], ...]
@@ -66,6 +68,8 @@ class _Card:
     more: int
     """Captions that are left out."""
     tokens: int | None
+    doubts: tuple[str, ...]
+    """In a few words, where the problem names many pictures."""
     problems: tuple[Problem, ...]
 
 
@@ -108,20 +112,22 @@ def page(
         longest=looked.longest,
         lengths=_lengths(report.pictures, report.token_limit),
         said=(
-            ("Most frequent tags", found.tags, found.distinct_tags, "tags"),
-            ("Most frequent tokens", found.tokens, found.distinct_tokens, "tokens"),
+            ("Most frequent tags", found.shared, found.distinct_tags, "tags"),
+            ("Most frequent tokens", found.spoken, found.distinct_tokens, "tokens"),
         ),
         cards=cards,
         boxes=any(card.box for card in cards),
+        random=looked.dataset.crop == "random",
         most_problems=MOST_PROBLEMS,
         most_listed=MOST_LISTED,
     )
 
 
 def _title(looked: Looked) -> str:
-    first, *rest = looked.dataset.sources
-    name = Path(first.path).name or str(Path(first.path).resolve().name)
-    return f"{name} and {len(rest)} more" if rest else name
+    """The name of the folder, or of the one that holds them all."""
+    places = [os.path.abspath(source.path) for source in looked.dataset.sources]
+    name = os.path.basename(os.path.commonpath(places))
+    return name or f"{os.path.basename(places[0])} and {len(places) - 1} more"
 
 
 def _shape(bucket: Bucket) -> str:
@@ -150,11 +156,12 @@ def _lengths(pictures: Sequence[Picture], limit: int) -> tuple[_Bin, ...]:
 
 
 def _cards(looked: Looked, progress: Callable[[int, int], None]) -> Iterator[_Card]:
-    doubts: dict[str, list[Problem]] = defaultdict(list)
+    own: dict[str, list[Problem]] = defaultdict(list)
     for found in looked.problems:
-        doubts[found.where].append(found)
-    pictures = looked.report.pictures
-    chosen = sorted(range(len(pictures)), key=lambda n: pictures[n].name not in doubts)
+        own[found.where].append(found)
+    pictures, limit = looked.report.pictures, looked.report.token_limit
+    doubtful = [p.name in own or any(_doubts(p, limit)) for p in pictures]
+    chosen = sorted(range(len(pictures)), key=lambda n: not doubtful[n])
     shown = [pictures[n] for n in sorted(chosen[:MOST_PICTURES])]
     ground = looked.dataset.background
     with ThreadPoolExecutor(min(32, cores())) as pool:
@@ -162,7 +169,7 @@ def _cards(looked: Looked, progress: Callable[[int, int], None]) -> Iterator[_Ca
             drawn = pool.map(lambda picture: _drawn(picture.path, ground), shown)
             for done, (picture, small) in enumerate(zip(shown, drawn, strict=True), 1):
                 progress(done, len(shown))
-                yield _card(looked, picture, small, tuple(doubts[picture.name]))
+                yield _card(looked, picture, small, tuple(own.get(picture.name, ())))
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -195,11 +202,10 @@ def _card(
     )
     box = picture.box
     facts = [
-        f"{picture.width} x {picture.height}",
-        f"{fit.width} x {fit.height}",
+        f"{picture.width} x {picture.height} to {fit.width} x {fit.height}",
         f"keeps {fit.kept:.0%}",
+        f"scaled {picture.upscale:.2f}x",
     ]
-    facts += [f"scaled {picture.upscale:.2f}x"]
     facts += [f"{picture.repeats} times"] if picture.repeats > 1 else []
     facts += ["turned upright"] if picture.turned else []
     facts += [f"mask {picture.mask_name or picture.mask}"] if picture.mask else []
@@ -209,14 +215,26 @@ def _card(
         uri=uri,
         width=width,
         height=height,
-        crop=_place(*crop),
+        crop="" if fit.kept == 1 else _place(*crop),
         box=_place(box[0], box[1], box[2] - box[0], box[3] - box[1]) if box else "",
         facts=tuple(facts),
         captions=tuple(_split(looked, text) for text in told[:MOST_CAPTIONS]),
         more=len(told) - MOST_CAPTIONS,
         tokens=picture.tokens,
+        doubts=tuple(_doubts(picture, looked.report.token_limit)),
         problems=problems,
     )
+
+
+def _doubts(picture: Picture, limit: int) -> Iterator[str]:
+    if not picture.caption:
+        yield "no caption"
+    if picture.upscale > MUCH_UPSCALED:
+        yield f"made {picture.upscale:.1f}x as large"
+    if picture.fit.extreme:
+        yield f"longer than 4:1, keeps {picture.fit.kept:.0%}"
+    if picture.tokens is not None and picture.tokens > limit:
+        yield f"{picture.tokens - limit} tokens are cut"
 
 
 def _split(looked: Looked, text: str) -> tuple[str, str]:
