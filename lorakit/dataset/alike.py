@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ differ in 0 to 2 of the 64."""
 FAR_COLOUR = 24
 """Nor are those whose mean red, green or blue differ by as much, of 255: the hash knows no
 colours."""
+
+PARTS = tuple(sum(1 << bit for bit in range(part, 64, 3)) for part in range(3))
+"""Every third bit, so that none of the three is empty in a picture that is flat in one place, such
+as a thing before a white wall."""
 
 LEAST_BITS, MOST_BITS = 4, 60
 """A hash with fewer or more bits set is of a flat picture, or of a plain gradient, and says
@@ -71,30 +75,23 @@ def groups(seen: Iterable[tuple[int, Impression]]) -> Iterator[list[int]]:
     """Numbers of pictures that look like the first one in each list; at least two in each.
 
     Two hashes that differ in at most two bits have one of three parts in common, so only pictures
-    that share one are compared, and of those that are alike only the first.
+    that share one are compared.
     """
-    given = [(n, one) for n, one in seen if LEAST_BITS <= one.bits.bit_count() <= MOST_BITS]
-    like = {}  # of a picture's place in `given`, that of the first like it
-    for shift in (42, 21, 0):
-        sharing = sorted((one.bits >> shift & _PART, at) for at, (_, one) in enumerate(given))
-        for _, some in groupby(sharing, key=lambda pair: pair[0]):
-            firsts: list[int] = []
-            for _, at in some:
-                if at in like:
-                    continue
-                first = next((f for f in firsts if given[f][1].near(given[at][1])), None)
-                if first is None:
-                    firsts.append(at)
-                else:
-                    like[at] = first
+    told = {n: one for n, one in seen if LEAST_BITS <= one.bits.bit_count() <= MOST_BITS}
+    shared: set[int] = set()
+    for part in PARTS:
+        ordered = sorted(one.bits & part for one in told.values())
+        shared.update(one for one, other in pairwise(ordered) if one == other)
+    # Only parts that are shared are kept, which are few: a table of all would take some 100 MB for
+    # 100,000 pictures.
+    firsts: dict[int, list[int]] = {part: [] for part in shared}
     found: dict[int, list[int]] = {}
-    for at in sorted(like):
-        first = at
-        while first in like:
-            first = like[first]
-        found.setdefault(first, [given[first][0]]).append(given[at][0])
-    yield from found.values()
-
-
-_PART = 0x3FFFFF
-"""22 of the bits: three such parts overlap by one bit, and have all 64."""
+    for number, one in told.items():
+        places = [firsts[part] for mask in PARTS if (part := one.bits & mask) in shared]
+        like = next((n for place in places for n in place if one.near(told[n])), None)
+        if like is not None:
+            found.setdefault(like, [like]).append(number)
+            continue
+        for place in places:
+            place.append(number)
+    yield from (found[first] for first in sorted(found))

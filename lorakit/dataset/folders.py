@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterable
@@ -114,18 +115,32 @@ class _Walk:
         self._links: dict[str, tuple[int, int]] = {}
 
     def into(self, folder: str, prefix: str) -> bool:
-        """Look into a folder, unless it has been looked into."""
+        """Look into a folder and all below it, unless it has been looked into."""
+        waiting = self._one(folder, prefix)
+        if waiting is None:
+            return False
+        while waiting:  # no recursion: a path may be longer than Python's stack
+            path, name = waiting.pop()
+            below = self._one(path, f"{name}/")
+            if below is not None:
+                self.found.folders.append(name)
+                waiting += below
+        return True
+
+    def _one(self, folder: str, prefix: str) -> list[tuple[str, str]] | None:
+        """Look into one folder: the folders in it, as (path, name); None where it has been met."""
         try:
             here = os.stat(folder)
             if (here.st_dev, here.st_ino) in self._folders:
-                return False
+                return None
             self._folders.add((here.st_dev, here.st_ino))
             with os.scandir(folder) as listed:
                 entries = sorted(listed, key=lambda entry: entry.name)
         except OSError:
             self.found.closed.append(prefix.rstrip("/") or ".")
-            return True
+            return []
         files = []
+        below = []
         for entry in entries:
             name, kind = entry.name, _kind(entry)
             if is_system(name):
@@ -135,13 +150,13 @@ class _Walk:
             elif kind == "folder" and entry.is_symlink():
                 self.later.append((entry.path, prefix + name))
             elif kind == "folder":
-                if self.into(entry.path, f"{prefix}{name}/"):
-                    self.found.folders.append(prefix + name)
+                below.append((entry.path, prefix + name))
             elif kind == "file":
                 files.append(name)
                 if entry.is_symlink():
-                    target = entry.stat()
-                    self._links[prefix + name] = (target.st_dev, target.st_ino)
+                    with contextlib.suppress(OSError):  # it was there a moment ago
+                        target = entry.stat()
+                        self._links[prefix + name] = (target.st_dev, target.st_ino)
                 else:
                     self._own.add((here.st_dev, entry.inode()))
             else:
@@ -149,7 +164,7 @@ class _Walk:
                 self.found.files += 1
         self.found.files += len(files)
         _sort_out(files, prefix, self.found)
-        return True
+        return below[::-1]
 
     def follow(self, path: str, name: str) -> None:
         """Look into what a link leads to."""
