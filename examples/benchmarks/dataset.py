@@ -1,11 +1,13 @@
 """How fast a folder of pictures is looked at, again, and what that takes of memory.
 
     python examples/benchmarks/dataset.py [--pictures 2000] [--entries 10000] [--many 100000]
+                                          [--no-loading]
 
 Made pictures, JPEGs of 1 to 12 megapixels. The scan decodes each of them to its end, hashes it and
 reads its caption; beside it stands bare Pillow that only decodes, in as many threads, in turns in
 one process. A second scan of an unchanged folder, how soon `lorakit dataset` says something, and
-the memory of a scan of many against that of few, each in a process of its own.
+the memory of a scan of many against that of few, each in a process of its own. Then the figures of
+data_loading.py: what comes between pictures and the steps of a training.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import data_loading
 import numpy as np
 from PIL import Image
 
@@ -128,6 +131,7 @@ def main() -> None:
     asked.add_argument("--entries", type=int, default=10_000)
     asked.add_argument("--many", type=int, default=100_000)
     asked.add_argument("--folder", type=Path, help="where pictures are made, and kept")
+    asked.add_argument("--no-loading", action="store_true")
     asked.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
     given = asked.parse_args()
     if given.measure:  # in a process of its own
@@ -165,6 +169,9 @@ def main() -> None:
         _, many = map(float, alone("--measure", str(folder / "many"), "first").split())
         row(f"memory of a scan of 100, of {given.many:,}", f"{few:.0f} MiB, {many:.0f} MiB")
         row("growth", f"{many - few:.0f} MiB", "150 MiB")
+        if not given.no_loading:
+            for what, figure in data_loading.rows(given.many):
+                print(f"{what}: {figure}", flush=True)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter as Tally
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from lorakit.bundle.problems import Problem
 from lorakit.dataset import alike, captions
 from lorakit.dataset.folders import Contents
+from lorakit.dataset.layout import repeated
 from lorakit.dataset.report import DatasetReport, Picture
 from lorakit.dataset.sidecars import why_unused
 from lorakit.dataset.sniff import READABLE, looks
@@ -21,8 +21,6 @@ NAMED = 5
 
 MUCH_UPSCALED = 2.0
 """Above this a picture turns visibly soft."""
-
-_KOHYA = re.compile(r"([1-9][0-9]{0,3})_.+")
 
 
 def listed(names: Iterable[str]) -> str:
@@ -119,7 +117,7 @@ def of_folder(index: int, folder: Path, contents: Contents, repeats: int) -> lis
                 "A caption has the name of its picture: dog.jpg and dog.txt.",
             )
         )
-    named = [n for n in [folder.name, *contents.folders] if _KOHYA.fullmatch(n.rsplit("/", 1)[-1])]
+    named = [n for n in [folder.name, *contents.folders] if repeated(n.rsplit("/", 1)[-1])]
     if named and repeats == 1:
         found.append(
             _warning(

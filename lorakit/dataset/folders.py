@@ -63,16 +63,18 @@ MASK = "-mask"
 """Ends the name of a mask, before its extension."""
 
 
-def walk(root: Path, masks: bool = False) -> Contents:
+def walk(root: Path, masks: bool = False, apart: Iterable[Path] = ()) -> Contents:
     """The files in a folder and all folders below it.
 
-    With `masks`, a picture that is named as the mask of another one is none to be learned.
+    With `masks`, a picture that is named as the mask of another one is none to be learned. Folders
+    below it that are `apart` are left out, as they are looked at for themselves.
 
     Links to files and folders are followed, but nothing is met twice, so a loop of links ends: what
     lies in the folder itself comes before what a link leads to. Only names and kinds of entries are
     read, no file is opened.
     """
-    walk = _Walk()
+    own = _identity(root)
+    walk = _Walk({one for one in map(_identity, apart) if one and one != own})
     walk.into(str(root), "")
     while walk.later:
         walk.follow(*walk.later.pop(0))
@@ -99,11 +101,11 @@ def is_system(name: str) -> bool:
 
 
 class _Walk:
-    def __init__(self) -> None:
+    def __init__(self, apart: set[tuple[int, int]]) -> None:
         self.found = Contents()
         self.later: list[tuple[str, str]] = []
         """Links to folders, as (path, name)."""
-        self._folders: set[tuple[int, int]] = set()
+        self._folders = apart
         self._own: set[tuple[int, int]] = set()
         """Files that are no links, by device and inode."""
         self._links: dict[str, tuple[int, int]] = {}
@@ -221,6 +223,15 @@ def _kind(entry: os.DirEntry[str]) -> str:
     except OSError:
         pass
     return "a link that leads nowhere" if entry.is_symlink() else "no file: a pipe or a device"
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    """Device and inode; None where there is no such folder."""
+    try:
+        here = os.stat(folder)
+    except OSError:
+        return None
+    return here.st_dev, here.st_ino
 
 
 def _count(folder: str) -> int:

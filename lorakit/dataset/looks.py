@@ -35,7 +35,7 @@ def looks(paths: Iterable[str], fresh: bool = False) -> Generator[Look | Lorakit
     With `fresh`, every file is read, and what was seen before is not asked for.
     """
     # Pillow decodes without Python's lock, and a process would have to be started for each core.
-    workers = min(32, _cores())
+    workers = min(32, cores())
     memory = Memory(readers())
     waiting: deque[_Begun] = deque()
     pool = ThreadPoolExecutor(workers)
@@ -146,7 +146,7 @@ def _look_of(told: object) -> Look | None:
     return None
 
 
-def _cores() -> int:
+def cores() -> int:
     """Cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))

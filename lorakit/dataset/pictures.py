@@ -130,6 +130,21 @@ def prepare(path: Path, view: View) -> Image.Image:
     return image
 
 
+def thumbnail(path: Path, side: int, background: str = GROUND) -> Image.Image:
+    """The whole upright picture as RGB, its longer side at most `side` pixels.
+
+    Raises what `open_upright` raises.
+    """
+    from PIL.Image import Resampling
+
+    with _opened(path) as image:
+        image.draft(None, (2 * side, 2 * side))  # a JPEG is read at about this size
+        image.load()
+        small = _turned(_opaque(image, background), _orientation(image)[0])
+    small.thumbnail((side, side), Resampling.LANCZOS)
+    return small
+
+
 def mask(path: Path, file: Path | None, view: View) -> Image.Image | None:
     """Where the loss looks, as the same view shows it: grey, 255 is all of it.
 

@@ -349,6 +349,26 @@ def test_two_sources_and_progress(tmp_path: Path) -> None:
     assert report.epoch == 8
 
 
+def test_what_has_been_seen_can_be_asked_for_on_the_way(tmp_path: Path) -> None:
+    for n in range(2):
+        picture(tmp_path / "one" / f"{n}.png")
+    (tmp_path / "one" / "1 cut.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    (tmp_path / "one" / "notes.pdf").write_bytes(b"%PDF")
+    picture(tmp_path / "two" / "9.png")
+    seen: list[DatasetReport] = []
+    dataset = Dataset(sources=(Source(path="one"), Source(path="two")), resolution=64)
+    report = scan(dataset, tmp_path, base(), partly=lambda made: seen.append(made()))
+    assert [(len(r.pictures), len(r.unusable), len(r.others)) for r in seen] == [
+        (1, 0, 0),
+        (1, 1, 0),
+        (2, 1, 0),
+        (3, 1, 1),
+    ]
+    assert seen[-1].findings == ()
+    assert seen[-1].pictures == report.pictures
+    assert seen[-1].account == report.account
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_what_may_not_be_read_is_named(tmp_path: Path) -> None:
     picture(tmp_path / "a.png").chmod(0)
