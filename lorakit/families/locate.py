@@ -14,7 +14,10 @@ from lorakit.families.families import FAMILIES
 from lorakit.families.pipelines import family_of
 from lorakit.families.shipped import ASSETS
 
-HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")
+HUB_ID = re.compile(
+    r"^(?!.*\.(safetensors|ckpt)$)[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$", re.IGNORECASE
+)
+"""What may be one; a file in a folder is none, whether it is there or not."""
 
 
 def locate(base: Base, root: Path) -> Path | None:

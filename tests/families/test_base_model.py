@@ -46,7 +46,16 @@ def test_a_hub_id_that_is_not_here_has_the_facts_of_its_family(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "model", ["no/such/folder", "./nothing", "~nobody-here/x", "/nowhere", "word", "a b/c"]
+    "model",
+    [
+        "no/such/folder",
+        "./nothing",
+        "~nobody-here/x",
+        "/nowhere",
+        "word",
+        "a b/c",
+        "models/a.safetensors",
+    ],
 )
 def test_neither_folder_nor_hub_id(model: str, tmp_path: Path) -> None:
     with pytest.raises(LorakitError, match="no file or folder here, and no Hub id"):
@@ -57,6 +66,15 @@ def test_a_single_file_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(LorakitError, match=r"model\.safetensors is empty"):
         inspect(Base(model="model.safetensors"), tmp_path)
+
+
+def test_a_damaged_file_is_not_looked_for_elsewhere(tmp_path: Path) -> None:
+    """Its path may look like a Hub id: what is said is what is wrong here."""
+    (tmp_path / "someone").mkdir()
+    (tmp_path / "someone" / "model").write_bytes(b"<!DOCTYPE html>")
+    with pytest.raises(LorakitError) as told:
+        inspect(Base(family="sdxl", model="someone/model"), tmp_path)
+    assert told.value.message == "model is a web page of 15 bytes, not a model."
 
 
 @pytest.mark.parametrize("part", PARTS)

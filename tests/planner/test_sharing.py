@@ -76,6 +76,10 @@ def test_reasons_that_name_the_subject_or_a_place_stay_at_home() -> None:
 def test_a_preset_keeps_no_folder_of_this_machine_as_its_base() -> None:
     made = of_bundle("mine", bundle("base.model=/home/me/base"), "Mine")
     assert made.settings["base"] == {"family": "sd1"}
+    made = of_bundle("mine", bundle("base.model=models/mine.safetensors"), "Mine")
+    assert made.settings["base"] == {"family": "sd1"}
+    made = of_bundle("mine", bundle("base.model=a/b", "base.prediction=v_prediction"), "Mine")
+    assert made.settings["base"]["prediction"] == "v_prediction"
     made = of_bundle("mine", bundle("base.model=a/b", "base.revision=main"), "Mine")
     assert made.settings["base"] == {"family": "sd1", "model": "a/b", "revision": "main"}
 
