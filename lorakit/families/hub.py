@@ -143,7 +143,7 @@ def opened(listing: Listing, file: File, start: int) -> Iterator[tuple[int, Iter
     the client and its HTTP library.
     """
     from huggingface_hub import constants, get_session
-    from huggingface_hub.utils import build_hf_headers, hf_raise_for_status
+    from huggingface_hub.utils import build_hf_headers, hf_raise_for_status  # type: ignore[attr-defined]
 
     path = quote(f"{listing.model}/resolve/{listing.commit}/{file.name}")
     url = f"{constants.ENDPOINT}/{path}"
@@ -284,7 +284,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _has_token() -> bool:
-    from huggingface_hub.utils import get_token
+    from huggingface_hub import get_token
 
     try:
         return get_token() is not None

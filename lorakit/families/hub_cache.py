@@ -89,7 +89,7 @@ def missing(snapshot: Path | None, family: Family) -> tuple[str, ...]:
         if part in WEIGHTS:
             if snapshot is None or not weights_of(snapshot, part):
                 lacking.insert(0, f"{part}/{WEIGHTS[part]}.safetensors")
-            wanted = ("config.json",)
+            wanted: tuple[str, ...] = ("config.json",)
         elif part == "scheduler":
             wanted = ("scheduler_config.json",)
         else:
