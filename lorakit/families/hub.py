@@ -267,7 +267,8 @@ def told(error: Exception, model: str, revision: str) -> LorakitError:
             ExitCode.TRAINING_FAILED,
         )
     return LorakitError(
-        f"{model} could not be downloaded: {f'the Hub answers {code}' if code else _reason(error)}.",
+        f"{model} could not be downloaded: "
+        f"{f'the Hub answers {code}' if code else _reason(error)}.",
         "Check the network and try again; what has arrived is kept. Or give a folder or file.",
         ExitCode.TRAINING_FAILED,
     )
