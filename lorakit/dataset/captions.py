@@ -93,8 +93,8 @@ class Length:
 class Counter:
     """Counts tokens with a base's own tokenizer."""
 
-    def __init__(self, tokenizer: Callable[[], Tokenizer], limit: int) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, tokenizer: Callable[[], Tokenizer], limit: int, roughly: bool) -> None:
+        self._tokenizer, self._roughly = tokenizer, roughly
         self._of_word = lru_cache(maxsize=1 << 14)(self._encoded)
         self.limit = limit
         """Tokens that are read."""
@@ -108,7 +108,10 @@ class Counter:
         return self._encoded(text)
 
     def count(self, text: str) -> int:
-        """Tokens of a text."""
+        """Tokens of a text; roughly, of a short one that is read whole, its letters."""
+        # No token is less than a letter. To load a tokenizer takes a tenth of a second.
+        if self._roughly and len(text) <= self.limit and text.isascii():
+            return len(text)
         return len(self.pieces(text))
 
     def measure(self, text: str) -> Length:
@@ -124,18 +127,21 @@ class Counter:
         return tuple(text[start:end].strip().lower() for start, end in found.offsets)
 
 
-def counter(folder: Path | None, limit: int) -> Counter | None:
+def counter(folder: Path | None, limit: int, roughly: bool = False) -> Counter | None:
     """The counter of the base in this folder; of one that is not here, or is a single file, CLIP's.
 
+    Where it only matters what is too long, `roughly` spares loading a tokenizer for short texts.
     None where the folder's tokenizer is not there or cannot be read.
     """
     if folder is None or folder.is_file():
-        return Counter(clip_vocabulary.shipped, limit)  # built when there is something to count
+        return Counter(
+            clip_vocabulary.shipped, limit, roughly
+        )  # built when there is something to count
     try:
         tokenizer = _tokenizer(folder / "tokenizer")
     except Exception:  # the library raises bare Exception for a missing or damaged file
         return None
-    return Counter(lambda: tokenizer, limit)
+    return Counter(lambda: tokenizer, limit, roughly)
 
 
 @cache

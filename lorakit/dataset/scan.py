@@ -35,6 +35,7 @@ def scan(
     base: BaseFacts,
     progress: Callable[[int, int], None] = lambda done, total: None,
     fresh: bool = False,
+    roughly: bool = False,
     walked: Callable[[Sequence[Contents]], None] = lambda found: None,
     partly: Callable[[Callable[[], DatasetReport]], None] = lambda report: None,
 ) -> DatasetReport:
@@ -44,15 +45,16 @@ def scan(
     the caller's thread, `walked` is called with what each folder holds by the names of its files,
     and then for each picture `progress` with pictures looked at and pictures in all, and `partly`
     with a function that makes a report, without findings, of what has been seen by then. Files that
-    have not changed since an earlier scan are not decoded again, unless `fresh` asks for it. Raises
-    LorakitError only where the resolution is less than one step of the base.
+    have not changed since an earlier scan are not decoded again, unless `fresh` asks for it. Tokens
+    are counted exactly only where they may be too many, if `roughly` says that this is enough.
+    Raises LorakitError only where the resolution is less than one step of the base.
     """
     places = [place(source, root) for source in dataset.sources]
     masks = dataset.masks == "files"
     contents = [folders.walk(f, masks, places) if os.path.isdir(f) else None for f in places]
     walked([c for c in contents if c])
     total = sum(len(c.pictures) for c in contents if c)
-    counter = captions.counter(base.folder, base.token_limit)
+    counter = captions.counter(base.folder, base.token_limit, roughly)
     sources: list[_Source] = []
     found: list[Problem] = []
     progress(0, total)
