@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +13,9 @@ from lorakit.bundle.problems import Problem
 from lorakit.dataset import captions
 from lorakit.dataset.scan import scan
 from lorakit.errors import LorakitError
+from lorakit.families import hub_cache
 from lorakit.families.base_model import inspect, is_small, usual
+from lorakit.families.locate import missing
 from lorakit.hardware.detect import detect
 from lorakit.hardware.facts import Hardware
 from lorakit.hardware.speed import recalled
@@ -77,7 +78,8 @@ def survey(
         runs_folder=str(folder),
         written=_written(run) if run else NOTHING,
         modules=_modules(hardware),
-        offline=_is_true(os.environ.get("HF_HUB_OFFLINE", "")),
+        offline=hub_cache.is_offline(),
+        missing=missing(bundle.base) if base and base.folder is None else (),
         prompt_tokens=tuple(
             counter.measure(prompt).tokens if counter else None for prompt in bundle.sample.prompts
         ),
@@ -123,7 +125,3 @@ def _modules(hardware: Hardware | None) -> frozenset[str]:
 
 def _problem(where: str, error: LorakitError) -> Problem:
     return Problem(where=where, what=error.message, fix=error.hint, code=error.code)
-
-
-def _is_true(value: str) -> bool:
-    return value.upper() in ("1", "ON", "YES", "TRUE")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -93,14 +93,20 @@ def weights_of(folder: Path, part: str) -> dict[Path, int]:
 
 def _choices(folder: Path, part: str) -> Iterator[dict[Path, int]]:
     """Every complete set of weights of one part, the one to take first."""
-    stem = re.escape(WEIGHTS[part])
+    for names in choices(part, [f.name for f in _files(folder / part)]):
+        yield {folder / part / name: (folder / part / name).stat().st_size for name in names}
+
+
+def choices(part: str, names: Iterable[str]) -> Iterator[list[str]]:
+    """Every complete set of weights of one part among the names of its files, the one to take
+    first."""
+    stem, there = re.escape(WEIGHTS[part]), sorted(names)
     shard = r"-\d+-of-\d+"
-    there = [f for f in _files(folder / part) if f.suffix == ".safetensors"]
     for pattern in ("", shard, r"\.fp16", rf"\.fp16{shard}", rf"{shard}\.fp16"):
-        found = [f for f in there if re.fullmatch(rf"{stem}{pattern}\.safetensors", f.name)]
-        told = [m for m in (_SHARD.search(f.name) for f in found) if m]
+        found = [name for name in there if re.fullmatch(rf"{stem}{pattern}\.safetensors", name)]
+        told = [m for m in map(_SHARD.search, found) if m]
         if found and all(int(m[2]) == len(found) for m in told):
-            yield {f: f.stat().st_size for f in found}
+            yield found
 
 
 def notes(folder: Path, family: Family) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lorakit.bundle.models import PICO, Base
 from lorakit.errors import LorakitError
-from lorakit.families.components import weights_of, weighty
+from lorakit.families import hub_cache
 from lorakit.families.families import FAMILIES
 from lorakit.families.pipelines import family_of
 from lorakit.families.shipped import ASSETS
@@ -48,36 +48,22 @@ def _cached(base: Base) -> Path | None:
     What it needs follows from the folder itself, whatever the bundle says. Raises ValueError for
     what cannot be a Hub id.
     """
-    folder = _snapshot(base.model, base.revision or "main")
-    if folder is None or not os.path.isfile(folder / "model_index.json"):
+    folder = hub_cache.snapshot(base.model, base.revision or "main")
+    if folder is None:
         return None
     family = FAMILIES[family_of(folder) or base.family]
-    there = [os.path.isdir(folder / part) for part in family.parts]
-    weights = [weights_of(folder, part) for part in weighty(family)]
-    return folder if all(there) and all(weights) else None
+    return None if hub_cache.missing(folder, family) else folder
 
 
-_HUB_RULES = re.compile(r"\b[\w.-]{1,96}\b/\b[\w.-]{1,96}\b", re.ASCII)
-
-
-def _snapshot(model: str, revision: str) -> Path | None:
-    """The folder of a revision in the Hub's cache. Raises ValueError for what cannot be a Hub id.
-
-    Looked for by the documented layout of the cache: importing the Hub's client takes longer than
-    all else that a plan needs.
-    """
-    from huggingface_hub import constants
-
-    if not _HUB_RULES.fullmatch(model) or "--" in model or ".." in model or model.endswith(".git"):
-        raise ValueError(model)
-    cache = Path(constants.HF_HUB_CACHE) / f"models--{model.replace('/', '--')}"
-    commit = revision
-    with contextlib.suppress(OSError):  # a commit has no file in refs
-        commit = (cache / "refs" / revision).read_text(encoding="utf-8").strip()
+def missing(base: Base) -> tuple[str, ...]:
+    """The files of a Hub id that training needs and the Hub's cache lacks, as far as can be told
+    from here; empty for what cannot be a Hub id."""
     try:
-        return cache / "snapshots" / commit if commit in os.listdir(cache / "snapshots") else None
-    except OSError:
-        return None
+        folder = hub_cache.snapshot(base.model, base.revision or "main")
+    except ValueError:
+        return ()
+    family = family_of(folder) if folder else None
+    return hub_cache.missing(folder, FAMILIES[family or base.family])
 
 
 def revision(model: str, folder: Path | None) -> str:

@@ -9,6 +9,7 @@ from lorakit.bundle.problems import Problem
 from lorakit.errors import ExitCode
 from lorakit.families.base_model import is_small
 from lorakit.families.blocks import count, too_many
+from lorakit.families.hub_cache import listed
 from lorakit.hardware.kernels import left_behind
 from lorakit.planner import room
 from lorakit.planner.backend import half, lacks, without_xformers
@@ -52,9 +53,9 @@ def reachable(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
     if facts.base and facts.base.folder is None and facts.offline:
         yield _error(
             "base.model",
-            f"The base {bundle.base.model} is not in the local cache, and HF_HUB_OFFLINE forbids "
-            "downloading it.",
-            "Unset HF_HUB_OFFLINE, or give the folder of a copy as base.model.",
+            f"The base {bundle.base.model} is not on this machine{listed(facts.missing)}, and "
+            "HF_HUB_OFFLINE forbids downloading it.",
+            "Unset HF_HUB_OFFLINE, or give a folder or file that is here as base.model.",
         )
 
 

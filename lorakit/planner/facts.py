@@ -29,6 +29,8 @@ class Facts:
     """Optional Python modules that are installed, such as xformers."""
     offline: bool = False
     """Whether the environment forbids the Hub."""
+    missing: tuple[str, ...] = ()
+    """Files of a base from the Hub that are not here yet."""
     prompt_tokens: tuple[int | None, ...] = ()
     """Tokens of each sample prompt; None where the base's tokenizer is not here."""
     estimate: Estimate | None = None

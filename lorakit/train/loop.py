@@ -49,7 +49,7 @@ def train(bundle: Bundle, run: Path, log: Log, control: Control, where: torch.de
 
     start = resume.start(bundle, run, log)
     begun = start.step if start else 0
-    download.fetch(bundle.base, run, log, control.stopping)
+    download.fetch(bundle, run, log, control.stopping)
     if control.stopping():
         return _stopped_early(control, begun)
     log.append(Doing(phase="caching"))

@@ -79,11 +79,13 @@ def _crashed(error: Exception, log: Log) -> int:
 def _train(run: Path, log: Log) -> int:
     from lorakit.bundle.paths import pinned
     from lorakit.bundle.read import read
+    from lorakit.train import download
     from lorakit.train.control import Control
 
     control = Control(run, log)
     control.listen()
     bundle = pinned(read(run / "bundle.toml"))
+    download.ask(bundle.base, run, log, control.stopping)  # loading torch takes some seconds
 
     import diffusers
     import torch

@@ -1,92 +1,159 @@
-"""The Hub's real client against a Hub on loopback."""
+"""Bases from a Hub on loopback, in the processes that a person starts."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
-from hub import serving
+from hub import COMMIT, Hub, gated, serving
 
-from lorakit.bundle.models import Bundle
+from lorakit.bundle.models import PICO, Bundle
+from lorakit.bundle.read import read
 from lorakit.bundle.write import write
-from lorakit.runs.events import FILE, Doing, Failed, Finished, Started, decode
-from lorakit.train.download import wanted
+from lorakit.families.shipped import ASSETS
+from lorakit.runs.events import FILE, Doing, Event, Failed, decode
 
-PARTS = ("scheduler", "text_encoder", "tokenizer", "unet", "vae")
-
-
-def test_only_what_training_needs_is_wanted() -> None:
-    files = {
-        "model_index.json": 1,
-        "README.md": 2,
-        "v1-5-pruned.ckpt": 3,
-        "v1-5-pruned.safetensors": 4,
-        "unet/config.json": 5,
-        "unet/diffusion_pytorch_model.safetensors": 6,
-        "unet/diffusion_pytorch_model.fp16.safetensors": 7,
-        "unet/diffusion_pytorch_model.bin": 8,
-        "vae/diffusion_pytorch_model.fp16.safetensors": 9,
-        "safety_checker/model.safetensors": 10,
-        "tokenizer/merges.txt": 11,
-    }
-    assert sorted(wanted(files, PARTS).values()) == [1, 5, 6, 9, 11]
+MODEL = "someone/pico"
+UNET = "unet/diffusion_pytorch_model.safetensors"
+TOKEN = "hf_planted0123456789abcdef"
 
 
-def trained(bundle: Bundle, base: str, run: Path, address: str) -> tuple[int, list]:
-    """The trainer in a process of its own: the Hub's client reads its address when imported."""
-    run.mkdir()
+def request(bundle: Bundle, file: Path) -> Path:
+    """A bundle that trains one step of a base from the Hub."""
     data = bundle.model_dump(by_alias=True)
-    data["base"] = {"model": base}
-    data["train"]["steps"] = 1
+    data["base"] = {"model": MODEL}
+    data["dataset"]["resolution"] = 64
+    data["train"] |= {"steps": 1, "warmup_steps": 0}
     data["sample"]["prompts"] = []
-    write(run / "bundle.toml", Bundle.model_validate(data))
-    home = {"HF_ENDPOINT": address, "HF_HOME": str(run / "hub"), "HF_HUB_DISABLE_XET": "1"}
-    env = {k: v for k, v in os.environ.items() if k != "HF_HUB_OFFLINE"} | home
-    worker = [sys.executable, "-m", "lorakit.train.worker", str(run)]
-    code = subprocess.run(worker, env=env, capture_output=True, timeout=200).returncode
-    return code, [decode(line) for line in (run / FILE).read_text().splitlines()]
+    write(file, Bundle.model_validate(data))
+    return file
+
+
+def environment(hub: Hub, home: Path, **more: str) -> dict[str, str]:
+    """The Hub's client reads its environment when it is imported, so processes are started."""
+    kept = {k: v for k, v in os.environ.items() if k != "HF_HUB_OFFLINE"}
+    return kept | {"HF_ENDPOINT": hub.address, "HF_HOME": str(home)} | more
+
+
+def events(run: Path) -> list[Event]:
+    found = [decode(line) for line in (run / FILE).read_text().splitlines()]
+    return [event for event in found if event]
 
 
 @pytest.mark.slow
-def test_a_base_is_downloaded_with_bytes_and_trained(
-    bundle: Bundle, tiny_base: Path, tmp_path: Path
+def test_a_base_is_downloaded_and_trained_and_the_token_stays_a_secret(
+    bundle: Bundle, tmp_path: Path
 ) -> None:
-    with serving(tiny_base, "someone/tiny") as address:
-        code, events = trained(bundle, "someone/tiny", tmp_path / "run", address)
-    assert code == 0, events[-1]
-    downloads = [e for e in events if isinstance(e, Doing) and e.phase == "downloading"]
-    assert {e.unit for e in downloads} == {"bytes"}
-    done = [e.done for e in downloads]
-    assert done == sorted(done)
-    assert (done[0], done[-1]) == (0, downloads[0].total)
-    index = json.loads((tiny_base / "model_index.json").read_text())
-    assert index["_class_name"] == "StableDiffusionPipeline"
-    assert isinstance(events[-1], Finished)
-    assert any(isinstance(e, Started) for e in events)
+    """With bytes as they come, its commit in the lock, and the token in no file and no argv."""
+    arguments: set[bytes] = set()
+
+    def look(sent: int) -> None:
+        for process in Path("/proc").glob("[0-9]*/cmdline" if sent == 0 else "none"):
+            try:
+                arguments.add(process.read_bytes())
+            except OSError:
+                continue
+
+    file, runs = request(bundle, tmp_path / "hub.toml"), tmp_path / "runs"
+    with serving(ASSETS / PICO, MODEL, on_bytes=look) as hub:
+        needs = "api/models", "/resolve/"
+        hub.refuse = lambda path, token: (
+            gated(401) if token != TOKEN and any(n in path for n in needs) else None
+        )
+        env = environment(hub, tmp_path / "home", HF_TOKEN=TOKEN, LORAKIT_CACHE=str(tmp_path / "c"))
+        train = [sys.executable, "-m", "lorakit", "--debug", "train", str(file), "--cpu"]
+        done = subprocess.run(
+            [*train, "--runs", str(runs)], env=env, capture_output=True, text=True, timeout=200
+        )
+    assert done.returncode == 0, done.stderr
+    [run] = runs.iterdir()
+    told = events(run)
+    downloads = [e for e in told if isinstance(e, Doing) and e.phase == "downloading"]
+    total = sum(f.stat().st_size for f in (ASSETS / PICO).rglob("*") if f.is_file())
+    assert {(e.unit, e.total) for e in downloads} == {("bytes", total)}
+    counts = [e.done for e in downloads if e.done is not None]
+    assert counts == sorted(counts)
+    assert counts[-1] == total
+    lock = read(run / "bundle.toml").lock
+    assert lock
+    assert lock.base.revision == COMMIT
+    assert "downloading" in done.stderr
+    authorised = {path.split(":")[0] for _, path, h in hub.asked if h.get("authorization")}
+    assert authorised == {"hub"}
+    assert any(b"lorakit.train.worker" in line for line in arguments)
+    assert not [line for line in arguments if TOKEN.encode() in line]
+    files = [f for f in tmp_path.rglob("*") if f.is_file()]
+    assert run / FILE in files
+    assert [f for f in files if TOKEN.encode() in f.read_bytes()] == []
+    assert TOKEN not in done.stdout + done.stderr
 
 
-@pytest.mark.slow
-def test_another_family_is_noticed_before_the_weights_come(
-    bundle: Bundle, bases: dict[str, Path], tmp_path: Path
-) -> None:
-    with serving(bases["sdxl"], "someone/tiny") as address:
-        code, events = trained(bundle, "someone/tiny", tmp_path / "run", address)
-    assert code == 2
-    assert isinstance(events[-1], Failed)
-    assert events[-1].message.endswith("is Stable Diffusion XL (sdxl), and the bundle says sd1.")
-    assert 'base.family = "sdxl"' in events[-1].hint
-    assert not list((tmp_path / "run" / "hub").rglob("*.safetensors"))
+def test_a_gated_base_ends_a_run_before_anything_is_loaded(bundle: Bundle, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    request(bundle, run / "bundle.toml")
+    code = (
+        "import sys; from lorakit.train.worker import main; code = main(sys.argv[1:]);"
+        " print(code, 'torch' in sys.modules)"
+    )
+    with serving(ASSETS / PICO, MODEL) as hub:
+        hub.refuse = lambda path, token: gated(403) if "/resolve/" in path else None
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(run)],
+            env=environment(hub, tmp_path / "home", HF_TOKEN=TOKEN),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    assert done.stdout == "2 False\n", done.stderr
+    [*_, last] = events(run)
+    assert isinstance(last, Failed)
+    assert "is gated (403)" in last.message
+    assert last.hint == f"Accept it at {hub.address}/{MODEL}"
 
 
-@pytest.mark.slow
-def test_a_gated_base_is_one_sentence(bundle: Bundle, tiny_base: Path, tmp_path: Path) -> None:
-    with serving(tiny_base, "someone/tiny", status=403) as address:
-        code, events = trained(bundle, "someone/tiny", tmp_path / "run", address)
-    assert code == 2
-    assert isinstance(events[-1], Failed)
-    assert "does not hand out someone/tiny" in events[-1].message
-    assert "licence" in events[-1].hint
+FETCH = """
+import sys
+from lorakit.bundle.models import Base
+from lorakit.families import download
+begun = download.begin(Base(model=sys.argv[1]), print, lambda: False)
+print(download.complete(begun, lambda done, total: None, print, lambda: False))
+"""
+
+
+def test_a_killed_download_goes_on_where_it_was(tmp_path: Path) -> None:
+    others = (ASSETS / PICO / "vae" / "diffusion_pytorch_model.safetensors").stat().st_size
+    killed = threading.Event()
+
+    def hold(sent: int) -> None:
+        if sent > others:
+            killed.wait(60)
+
+    home = tmp_path / "home"
+    unet = hashlib.sha256((ASSETS / PICO / UNET).read_bytes()).hexdigest()
+    with serving(ASSETS / PICO, MODEL, on_bytes=hold) as hub:
+        env = environment(hub, home)
+        with subprocess.Popen([sys.executable, "-c", FETCH, MODEL], env=env) as first:
+            while not any(f.stat().st_size for f in home.rglob(f"{unet}.incomplete")):
+                assert first.poll() is None
+                time.sleep(0.01)
+            first.kill()
+        killed.set()
+        [partial] = home.rglob("*.incomplete")
+        kept = partial.stat().st_size
+        hub.asked.clear()
+        done = subprocess.run(
+            [sys.executable, "-c", FETCH, MODEL], env=env, capture_output=True, text=True
+        )
+    assert done.returncode == 0, done.stderr
+    assert [r for r in hub.bytes_asked() if r] == [f"bytes={kept}-"]
+    folder = Path(done.stdout.strip())
+    assert (folder / UNET).read_bytes() == (ASSETS / PICO / UNET).read_bytes()
+    assert json.loads((folder / "model_index.json").read_text())
