@@ -111,5 +111,5 @@ def test_what_is_no_text_is_never_told_to_be_turned_into_one(tmp_path: Path, raw
     """The command that does so would destroy it."""
     (tmp_path / "a.txt").write_bytes(raw)
     with pytest.raises(LorakitError, match=r"a\.txt is ") as caught:
-        read(tmp_path / "a.txt", 1000, "caption")
+        captions.read(tmp_path / "a.txt")
     assert "iconv" not in caught.value.hint
