@@ -7,7 +7,7 @@ import os
 import shlex
 from pathlib import Path
 
-from lorakit.dataset import code_pages
+from lorakit.dataset import code_pages, sniff
 from lorakit.errors import ExitCode, LorakitError
 
 
@@ -55,7 +55,17 @@ def decode(raw: bytes, path: str | os.PathLike[str]) -> str:
 
 
 def _refused(raw: bytes, path: str | os.PathLike[str], wanted: str, at: int) -> LorakitError:
-    likely = [] if "UTF-16" in wanted else _wide(raw) or code_pages.guesses(raw)
+    kind = sniff.kind(raw[: sniff.HEAD_BYTES])
+    if kind not in sniff.TEXTS:  # turning it into UTF-8 would destroy it
+        what = f"a {kind} picture" if kind in sniff.READABLE else kind
+        return LorakitError(
+            f"{os.path.basename(path)} is {what}, not text.",
+            "Give it the extension of what it is, or move it away.",
+            ExitCode.DATA,
+        )
+    likely = [] if "UTF-16" in wanted else _wide(raw)
+    if not likely and 0 not in raw:
+        likely = code_pages.guesses(raw)
     said = f"{os.path.basename(path)} is not {wanted}: byte 0x{raw[at]:02x} at {at}"
     if likely:
         said += f"; it looks like {' or '.join(likely)}"
@@ -65,7 +75,14 @@ def _refused(raw: bytes, path: str | os.PathLike[str], wanted: str, at: int) -> 
 def _wide(raw: bytes) -> list[str]:
     """UTF-16 without a byte order mark, by where the zeros of plain letters lie."""
     odd, even = raw[1::2].count(0), raw[::2].count(0)
-    return [] if odd == even else ["utf-16le" if odd > even else "utf-16be"]
+    if odd == even:
+        return []
+    name = "utf-16le" if odd > even else "utf-16be"
+    try:
+        text = raw.decode(name)
+    except UnicodeDecodeError:
+        return []
+    return [name] if all(c.isprintable() or c.isspace() for c in text) else []
 
 
 def _way_out(path: str | os.PathLike[str], likely: list[str]) -> str:

@@ -51,7 +51,7 @@ class Seen:
     """How much of it is transparent."""
 
 
-EXAMINED = 4
+EXAMINED = 5
 """Goes up whenever a look at the same file may say something else than it did before."""
 
 
@@ -84,7 +84,8 @@ def examine(path: Path) -> Seen:
             image.draft(None, (width // 8, height // 8))
         image = _loaded(image)
         turn, damaged = _orientation(image)
-        looks, alpha = impression(_turned(_small(image), turn)), _transparent(image)
+        alpha = _transparent(image)
+        looks = impression(_turned(_small(image, alpha), turn))
         notes = []
         if damaged:
             notes.append(f"has an EXIF orientation that is none ({damaged}); taken as upright")
@@ -373,17 +374,19 @@ def _opaque(image: Image.Image, background: str = GROUND) -> Image.Image:
     return ground
 
 
-def _small(image: Image.Image) -> Image.Image:
+def _small(image: Image.Image, alpha: Alpha) -> Image.Image:
     """A small opaque copy; its colours are not corrected, as only likeness is asked for."""
     from PIL.Image import Resampling
 
     image = _eight_bit(image)
-    if image.mode not in ("L", "RGB", "CMYK"):
-        image = image.convert(
-            "RGBA" if "transparency" in image.info or "A" in image.mode else "RGB"
-        )
+    if alpha != "none":
+        image = image if image.mode == "RGBA" else image.convert("RGBA")
+    elif image.mode not in ("L", "RGB", "CMYK"):
+        # Resizing multiplies all colours by their transparency first; here there is none.
+        image = image.convert("RGBA") if image.mode == "RGBa" else image.convert("RGB")
     image = image.resize((64, 64), Resampling.BOX)
-    image.info.pop("icc_profile", None)
+    for key in ("icc_profile", *(("transparency",) if alpha == "none" else ())):
+        image.info.pop(key, None)
     return _opaque(image)
 
 

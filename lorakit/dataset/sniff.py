@@ -18,6 +18,12 @@ READABLE = {
 """Kinds that are read as pictures, with Pillow's name of each; AVIF only where Pillow has it, HEIC
 only where pillow-heif is installed."""
 
+TEXTS = ("empty", "text", "an HTML page", "an SVG drawing", "of no known kind", "nothing but zeros")
+"""Kinds of what may be a text: one of an old code page is of no known kind."""
+
+HEAD_BYTES = 512
+"""So much is looked at."""
+
 _STARTS: tuple[tuple[bytes, str], ...] = (
     (b"\xff\xd8\xff", "JPEG"),
     (b"\x89PNG\r\n\x1a\n", "PNG"),
@@ -63,7 +69,7 @@ def looks(path: Path) -> str:
     Raises OSError where it cannot be read.
     """
     with path.open("rb") as file:
-        return kind(file.read(512))
+        return kind(file.read(HEAD_BYTES))
 
 
 def kind(head: bytes) -> str:

@@ -131,6 +131,28 @@ def test_links_are_followed_once(tmp_path: Path) -> None:
     assert names(report) == ["again/two.png", "one.png", "three.png"]
 
 
+def test_a_folder_given_twice_is_said_so(tmp_path: Path) -> None:
+    picture(tmp_path / "a.png")
+    sources = (Source(path=".", trigger="x"), Source(path=".", trigger="y"))
+    report = scan(Dataset(sources=sources, resolution=64), tmp_path, base())
+    assert [p.caption for p in report.pictures] == ["x", "y"]
+    assert found(report, "1 picture in more than one source").severity == "warning"
+    assert not [f for f in report.findings if "The same picture" in f.what]
+
+
+def test_a_picture_called_a_caption_is_named_once(tmp_path: Path) -> None:
+    picture(tmp_path / "a.png")
+    picture(tmp_path / "b.txt")
+    os.symlink("nowhere.txt", tmp_path / "c.txt")
+    report = looked(tmp_path, trigger="x")
+    assert {o.name: o.why for o in report.others} == {
+        "b.txt": "PNG with another extension",
+        "c.txt": "a link that leads nowhere",
+    }
+    assert "b.txt" in found(report, "another extension").what
+    assert not [f for f in report.findings if "without a picture" in f.what]
+
+
 def test_folders_may_lie_deeper_than_python_s_stack(tmp_path: Path) -> None:
     deep = str(tmp_path / "set")
     os.mkdir(deep)
