@@ -226,7 +226,6 @@ def precision(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
             "train.precision",
             f"The bundle wants {wanted}, and {lack}.",
             f"--set train.precision={half(facts.hardware)}",
-            ExitCode.NO_HARDWARE,
         )
 
 
@@ -296,7 +295,6 @@ def xformers(bundle: Bundle, facts: Facts) -> Iterator[Problem]:
             "memory.attention",
             f"{reason}, and the bundle asks for it.",
             "--set memory.attention=sdpa",
-            ExitCode.NO_HARDWARE,
         )
 
 
