@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Command
 from PIL import Image
 from rich.cells import cell_len
 from terminal import Terminal
@@ -18,6 +18,8 @@ from lorakit.cli.progress import Progress
 from lorakit.dataset.layout import layout
 from lorakit.dataset.scan import scan
 from lorakit.families.base_model import usual
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 ROOT = Path(__file__).resolve().parents[2]
 ROBOTS = ROOT / "examples" / "robots" / "train"
