@@ -62,6 +62,7 @@ READING = [
     ("presets", "show", "sdxl-8gib"),
     ("plan", "bundle.toml"),
     ("runs",),
+    ("models",),
     ("cache",),
     ("watch",),
     ("stop",),
