@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 from hypothesis import HealthCheck, settings
 
 # Property tests must not fail because the machine is busy.
@@ -47,6 +48,8 @@ def clean_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     monkeypatch.setenv("LORAKIT_RUNS", str(home / "runs"))
     monkeypatch.setenv("LORAKIT_CACHE", str(home / "cache"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    # Read when the Hub's client was imported, from the developer's environment.
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(home / ".cache" / "huggingface" / "hub"))
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # tests already run in parallel
     return home

@@ -63,6 +63,7 @@ READING = [
     ("plan", "bundle.toml"),
     ("dataset", ".", "--html", "page.html"),
     ("runs",),
+    ("models",),
     ("cache",),
     ("watch",),
     ("stop",),

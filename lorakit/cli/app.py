@@ -411,6 +411,39 @@ def save_preset(
 app.command()(dataset_app.dataset)
 app.add_typer(captions_app.app, name="captions")
 
+models_app = typer.Typer(
+    help="List the base models on this machine, or get one from the Hub.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(models_app, name="models")
+
+
+@models_app.callback(invoke_without_command=True)
+def models(context: typer.Context, json: Json = False, runs: RunsFolder = None) -> None:
+    """List the base models on this machine, or get one from the Hub.
+
+    Looks at the Hub's cache, the usual folders of ComfyUI, A1111 and their like, what runs have
+    used, and the folders in LORAKIT_MODELS.
+    """
+    if context.invoked_subcommand is None:
+        from lorakit.cli.models import show as command
+
+        raise typer.Exit(command(json, runs))
+
+
+@models_app.command(name="get")
+def get_model(
+    model: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="A Hub id.")],
+    revision: Annotated[
+        str, typer.Option(metavar="NAME", help="Commit, tag or branch. Default: the newest.")
+    ] = "",
+) -> None:
+    """Download what training needs of a base. A download that was cut off goes on."""
+    from lorakit.cli.models import get as command
+
+    raise typer.Exit(command(model, revision))
+
+
 cache_app = typer.Typer(
     help="Show what is encoded already, or clear it.",
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -14,6 +14,7 @@ from lorakit.cli import streams
 from lorakit.errors import LorakitError
 from lorakit.families.families import FAMILIES
 from lorakit.hardware.facts import Hardware
+from lorakit.runs import words
 from lorakit.wizard import draft, look, settings, summary
 from lorakit.wizard.answers import of_bundle
 from lorakit.wizard.outcome import Outcome, file_for, save
@@ -22,6 +23,9 @@ from lorakit.wizard.state import State, begin
 from lorakit.wizard.steps import STEPS
 
 T = TypeVar("T")
+
+MODELS = 20
+"""How many of the base models on this machine are listed."""
 
 ENDS = ("train", "detach", "save", "leave")
 
@@ -85,6 +89,10 @@ def _machine(state: State) -> State:
 
 
 def _base(state: State) -> State:
+    for model in look.models()[:MODELS]:
+        size = words.size(model.told.size_bytes)
+        streams.err(f"  here: {words.clean(model.base)}  ({model.where}, {size})")
+
     def take() -> State:
         model = _line("pico, a file or diffusers folder, or a Hub id", state.answers.base)
         chosen = state.answering(state.answers.with_base(model))

@@ -143,7 +143,10 @@ def opened(listing: Listing, file: File, start: int) -> Iterator[tuple[int, Iter
     the client and its HTTP library.
     """
     from huggingface_hub import constants, get_session
-    from huggingface_hub.utils import build_hf_headers, hf_raise_for_status  # type: ignore[attr-defined]
+    from huggingface_hub.utils import (  # type: ignore[attr-defined]
+        build_hf_headers,
+        hf_raise_for_status,
+    )
 
     path = quote(f"{listing.model}/resolve/{listing.commit}/{file.name}")
     url = f"{constants.ENDPOINT}/{path}"
@@ -266,9 +269,9 @@ def told(error: Exception, model: str, revision: str) -> LorakitError:
             f"Try again later; what has arrived is kept. {_TOKEN if code == 429 else ''}".strip(),
             ExitCode.TRAINING_FAILED,
         )
+    why = f"the Hub answers {code}" if code else _reason(error)
     return LorakitError(
-        f"{model} could not be downloaded: "
-        f"{f'the Hub answers {code}' if code else _reason(error)}.",
+        f"{model} could not be downloaded: {why}.",
         "Check the network and try again; what has arrived is kept. Or give a folder or file.",
         ExitCode.TRAINING_FAILED,
     )

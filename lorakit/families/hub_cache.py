@@ -86,6 +86,7 @@ def missing(snapshot: Path | None, family: Family) -> tuple[str, ...]:
     """The files that a training needs and a snapshot lacks, the large ones first."""
     lacking = [] if _is(snapshot, "model_index.json") else ["model_index.json"]
     for part in family.parts:
+        wanted: tuple[str, ...]
         if part in WEIGHTS:
             if snapshot is None or not weights_of(snapshot, part):
                 lacking.insert(0, f"{part}/{WEIGHTS[part]}.safetensors")

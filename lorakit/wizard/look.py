@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lorakit.bundle.models import Base, Bundle, Dataset
+from lorakit.bundle.models import PICO, Base, Bundle, Dataset
 from lorakit.bundle.paths import resolve
 from lorakit.bundle.problems import Problem
 from lorakit.dataset.report import DatasetReport
@@ -16,6 +16,7 @@ from lorakit.families.base_model import BaseFacts, inspect, recognised, usual
 from lorakit.hardware.detect import detect
 from lorakit.hardware.facts import Hardware
 from lorakit.hardware.speed import recalled
+from lorakit.interop.models import Model, found
 from lorakit.planner.check import check
 from lorakit.planner.facts import Facts
 from lorakit.survey import survey
@@ -23,7 +24,7 @@ from lorakit.wizard.answers import OF_BASE, Answers
 from lorakit.wizard.state import State
 from lorakit.wizard.steps import NAMES
 
-__all__ = ["Reviewed", "again", "base", "folder", "machine", "pictures", "review"]
+__all__ = ["Reviewed", "again", "base", "folder", "machine", "models", "pictures", "review"]
 
 Progress = Callable[[int, int], None]
 Partly = Callable[[Callable[[], DatasetReport]], None]
@@ -41,6 +42,12 @@ def base(answers: Answers, here: Path) -> BaseFacts:
     given |= {k.removeprefix("base."): v for k, v in answers.changes.items() if k in OF_BASE}
     taken = Base.model_validate({**given, "family": answers.family or "sd1"})
     return inspect(recognised(taken, here), here)
+
+
+def models() -> tuple[Model, ...]:
+    """The base models of this machine that an answer can name and a training can use, without
+    pico, which every machine has."""
+    return tuple(m for m in found() if m.usable and not m.revision and m.base != PICO)
 
 
 def folder(path: str, here: Path) -> Path:

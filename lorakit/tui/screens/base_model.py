@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from textual import on
+from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input, OptionList, Static
 
 from lorakit.bundle.models import PICO
 from lorakit.families.base_model import BaseFacts
 from lorakit.families.families import FAMILIES
+from lorakit.interop.models import Model
+from lorakit.runs.words import size
 from lorakit.tui.field import Field, Line, PathLine
 from lorakit.tui.frame import StepScreen
 from lorakit.tui.menu import Menu
@@ -39,6 +43,13 @@ class BaseScreen(StepScreen):
     def __init__(self, state: State) -> None:
         super().__init__(state)
         self._going_on = False
+        self._here: tuple[Model, ...] = ()
+
+    @dataclass
+    class Here(Message):
+        """The base models of this machine are known."""
+
+        models: tuple[Model, ...]
 
     def body(self) -> list[Widget]:
         """Names, a line, and what the base says about itself."""
@@ -51,21 +62,37 @@ class BaseScreen(StepScreen):
         return [Menu(id="bases"), Field("other", line), facts]
 
     def _names(self) -> list[str]:
-        """pico, and the bases that presets are made for."""
+        """pico, the bases that presets are made for, and those that are on this machine."""
         models = [p.settings.get("base", {}).get("model", "") for p in self.state.presets]
-        return list(dict.fromkeys([PICO, *filter(None, models)]))
+        here = [model.base for model in self._here]
+        return list(dict.fromkeys([PICO, *filter(None, models), *here]))
+
+    def _rows(self) -> list[tuple[str, str]]:
+        """A line for each name, and one for any other base."""
+        about = {m.base: f"{m.where}, {size(m.told.size_bytes)}" for m in self._here}
+        about[PICO] = "comes with lorakit"
+        short = {m.base: m.path.name for m in self._here if m.base == str(m.path)}
+        names = self._names()
+        rows = [(n, f"{cells(short.get(n, n), 44)}  {about.get(n, '')}") for n in names]
+        return [*rows, (OTHER, "another one: a file or folder here, or a Hub id")]
+
+    @work(thread=True, exclusive=True, group="models")
+    def _find(self) -> None:
+        self.post_message(self.Here(look.models()))
+
+    @on(Here)
+    def _found_here(self, message: Here) -> None:
+        self._here = message.models
+        self.query_one(Menu).show(self._rows())
 
     def on_mount(self) -> None:
         """The cursor is at the base chosen before."""
-        names = self._names()
-        about = {PICO: "comes with lorakit"}
-        rows = [(n, f"{cells(n, 46)}{about.get(n, '')}") for n in names]
-        rows.append((OTHER, "another one: a file or folder here, or a Hub id"))
-        known = self.state.answers.base in names
+        known = self.state.answers.base in self._names()
         menu = self.query_one(Menu)
-        menu.show(rows, at=self.state.answers.base if known else OTHER)
+        menu.show(self._rows(), at=self.state.answers.base if known else OTHER)
         (menu if known else self.query_one("#other")).focus()
         self._take(self.state.answers.base)
+        self._find()
 
     def gathered(self) -> State:
         """With the name under the cursor, or what is typed."""
