@@ -90,7 +90,7 @@ def missing(snapshot: Path | None, family: Family) -> tuple[str, ...]:
         if part in WEIGHTS:
             if snapshot is None or not weights_of(snapshot, part):
                 lacking.insert(0, f"{part}/{WEIGHTS[part]}.safetensors")
-            wanted: tuple[str, ...] = ("config.json",)
+            wanted = ("config.json",)
         elif part == "scheduler":
             wanted = ("scheduler_config.json",)
         else:
