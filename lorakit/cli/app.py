@@ -433,12 +433,14 @@ def models(context: typer.Context, json: Json = False, runs: RunsFolder = None) 
 
 @models_app.command(name="get")
 def get_model(
-    model: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="A Hub id.")],
+    model: Annotated[
+        str, typer.Argument(metavar="OWNER/NAME[/FILE]", help="A Hub id, or a file of one.")
+    ],
     revision: Annotated[
         str, typer.Option(metavar="NAME", help="Commit, tag or branch. Default: the newest.")
     ] = "",
 ) -> None:
-    """Download what training needs of a base. A download that was cut off goes on."""
+    """Download what training needs of a base, or one file. One that was cut off goes on."""
     from lorakit.cli.models import get as command
 
     raise typer.Exit(command(model, revision))

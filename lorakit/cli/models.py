@@ -13,8 +13,9 @@ from typing import Any
 
 from lorakit.bundle.models import Base
 from lorakit.cli import streams
-from lorakit.errors import LorakitError
-from lorakit.families.recognise import Recognised
+from lorakit.errors import ExitCode, LorakitError
+from lorakit.families.locate import HUB_ID, locate
+from lorakit.families.recognise import Recognised, recognise
 from lorakit.interop.models import Model, found
 from lorakit.runs import words
 
@@ -110,30 +111,54 @@ def _facts(model: Model) -> dict[str, Any]:
     }
 
 
-def get(model: str, revision: str) -> int:
-    """Fetch a base from the Hub, with a line that says how far it is, and print its folder.
+def get(what: str, revision: str) -> int:
+    """Fetch a base from the Hub, or one file of a repository, with a line that says how far it is;
+    print where it lies.
 
-    What a training would fetch, and nothing else. Raises LorakitError.
+    Of a repository what a training would fetch, and nothing else. Raises LorakitError.
     """
-    from lorakit.families import download
-    from lorakit.families.locate import HUB_ID, locate
-
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    parts = what.split("/", 2)
+    model, file = "/".join(parts[:2]), parts[2:]
     if not HUB_ID.match(model):
         raise LorakitError(
-            f"{words.clean(model)} is no Hub id.", "One has the form owner/name, as on its page."
+            f"{what} is no Hub id.",
+            "One has the form owner/name, or owner/name/file.safetensors for one file of it.",
         )
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    base = Base(model=model, revision=revision)
-    there = locate(base, Path("/"))
-    if there is None:
-        bar = _Bar()
-        begun = download.begin(base, bar.say, lambda: False, settled=False)
-        try:
-            there = download.complete(begun, bar.at, bar.say, lambda: False)
-        finally:
-            bar.end()
+    bar = _Bar()
+    try:
+        there = _file(model, file[0], revision, bar) if file else _base(model, revision, bar)
+    finally:
+        bar.end()
     streams.out(str(there))
     return 0
+
+
+def _base(model: str, revision: str, bar: _Bar) -> Path:
+    from lorakit.families import download
+
+    base = Base(model=model, revision=revision)
+    there = locate(base, Path("/"))
+    if there is not None:
+        return there
+    begun = download.begin(base, bar.say, _never, settled=False)
+    return download.complete(begun, bar.at, bar.say, _never)
+
+
+def _file(model: str, name: str, revision: str, bar: _Bar) -> Path:
+    from lorakit.families import download
+
+    there = download.single(model, name, revision, bar.at, bar.say, _never)
+    told = recognise(there)
+    if told.problem:
+        bar.end()
+        raise LorakitError(f"{there} is here. {told.problem}", told.fix, ExitCode.DATA)
+    return there
+
+
+def _never() -> bool:
+    """Nobody asks to stop but by a signal."""
+    return False
 
 
 class _Bar:

@@ -185,8 +185,7 @@ def _of_file(base: Base, file: Path) -> BaseFacts:
 def _of_folder(base: Base, folder: Path) -> BaseFacts:
     family = FAMILIES[base.family]
     _config(folder / "model_index.json", base)
-    found = family_of(folder)
-    agree(base, found)
+    agree(base, family_of(folder))
     missing = [p for p in family.parts if not os.path.isdir(folder / p)]
     if missing:
         there = ", ".join(sorted(f.name for f in folder.iterdir() if f.is_dir())) or "none"
@@ -194,19 +193,28 @@ def _of_folder(base: Base, folder: Path) -> BaseFacts:
             f"The base model {base.model} lacks {', '.join(missing)}; its folders: {there}.",
             f"A {family.title} folder as diffusers writes it holds {', '.join(family.parts)}.",
         )
+    configs = configurations(base, folder)
+    facts = _facts(base, folder, configs, _counted(components.weight_files(folder, "unet"), family))
+    says, zero = schedule_of(folder)
+    notes = components.notes(folder, family)
+    return replace(facts, says=says, says_zero_snr=zero, notes=notes)
+
+
+def configurations(base: Base, folder: Path) -> dict[str, dict[str, Any]]:
+    """What a diffusers folder says of the parts in `_CONFIGURED`.
+
+    Raises LorakitError for a model that cannot be trained as one of the bundle's family.
+    """
     named = {p: "scheduler_config.json" if p == "scheduler" else "config.json" for p in _CONFIGURED}
     configs = {p: _config(folder / p / named[p], base) for p in _CONFIGURED}
-    if found is None:
+    if family_of(folder) is None:
         raise LorakitError(
             f"The base model {base.model} is none of"
             f" {', '.join(f.title for f in FAMILIES.values())}.",
             "Choose a model of one of these families.",
         )
     _suits(base, configs["unet"], configs["vae"], configs["scheduler"])
-    facts = _facts(base, folder, configs, _counted(components.weight_files(folder, "unet"), family))
-    says, zero = schedule_of(folder)
-    notes = components.notes(folder, family)
-    return replace(facts, says=says, says_zero_snr=zero, notes=notes)
+    return configs
 
 
 _CONFIGURED = ("unet", "vae", "text_encoder", "scheduler")

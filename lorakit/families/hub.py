@@ -1,4 +1,4 @@
-"""Asks the Hub: what a repository holds, a file from somewhere on, and what a refusal means."""
+"""Asks the Hub: whether it is there, what a repository holds, and a file from somewhere on."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from urllib.parse import quote, urlsplit
 
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.families import hub_cache
+from lorakit.families.refusals import BUSY, WAITS_SECONDS, named_wait, offline, status, told
 
 T = TypeVar("T")
 Say = Callable[[str], None]
@@ -22,15 +23,6 @@ Stop = Callable[[], bool]
 
 REACH_SECONDS = 3.0
 """How long the Hub's host may take to accept a connection."""
-
-BUSY = frozenset((408, 429, 500, 502, 503, 504))
-"""Answers that mean: later."""
-
-WAITS_SECONDS = (0.2, 1, 2, 4, 8)
-"""Before each further try, where the Hub names no time."""
-
-TRIES = len(WAITS_SECONDS) + 1
-"""How often the Hub is asked for the same thing."""
 
 LONGEST_WAIT_SECONDS = 60
 """The most that is waited where the Hub does name one."""
@@ -181,7 +173,7 @@ def patiently(ask: Callable[[], T], say: Say, stop: Stop) -> T:
 
 def pause(error: Exception, seconds: float, say: Say, stop: Stop) -> None:
     """Wait as long as the Hub wants, or else some seconds. Raises Stopped."""
-    named = _named_wait(error)
+    named = named_wait(error)
     wait = seconds if named is None else min(named, LONGEST_WAIT_SECONDS)
     if status(error):
         say(f"the Hub is busy ({status(error)}): asked again in {wait:.0f} s")
@@ -197,103 +189,3 @@ def sleep(seconds: float, stop: Stop) -> None:
         if (left := end - time.monotonic()) <= 0:
             return
         time.sleep(min(left, 0.2))
-
-
-def _named_wait(error: Exception) -> float | None:
-    text = str(_headers(error).get("Retry-After", ""))
-    return float(text) if text.isdecimal() else None
-
-
-def status(error: Exception) -> int | None:
-    """The number of an HTTP answer; None for an error that is none."""
-    found = getattr(getattr(error, "response", None), "status_code", None)
-    return found if isinstance(found, int) else None
-
-
-def _headers(error: Exception) -> Any:
-    return getattr(getattr(error, "response", None), "headers", None) or {}
-
-
-def offline(model: str, missing: tuple[str, ...]) -> LorakitError:
-    """The error where the Hub is switched off."""
-    return LorakitError(
-        f"The base model {model} is not on this machine{hub_cache.listed(missing)}, and the Hub is"
-        " switched off (HF_HUB_OFFLINE).",
-        "Unset HF_HUB_OFFLINE, or give a folder or file.",
-    )
-
-
-def told(error: Exception, model: str, revision: str) -> LorakitError:
-    """What an error of the Hub's client means for a person."""
-    from huggingface_hub import constants
-    from huggingface_hub.errors import OfflineModeIsEnabled
-
-    if isinstance(error, OfflineModeIsEnabled):
-        return offline(model, ())
-    code, page = status(error), f"{constants.ENDPOINT}/{quote(model)}"
-    kind, said = _headers(error).get("X-Error-Code", ""), _headers(error).get("X-Error-Message", "")
-    known = _has_token()
-    if kind == "GatedRepo":
-        first = "" if known else f" and give a token of yours: {_TOKEN}"
-        return LorakitError(
-            f"The base model {model} is gated ({code}): its licence has to be accepted first.",
-            f"Accept it at {page}{first}",
-        )
-    if kind == "RevisionNotFound":
-        return LorakitError(
-            f"The base model {model} has no revision {revision or 'main'} ({code}).",
-            f"See {page}/commits/main, or leave base.revision empty for the newest.",
-        )
-    if code == 401 and "credential" in said.lower():
-        return LorakitError(
-            f"The Hub does not accept the token that is given (401), for the base model {model}.",
-            f"Make a new one at {constants.ENDPOINT}/settings/tokens. {_TOKEN}",
-        )
-    if code == 401 or kind == "RepoNotFound" or code == 404:
-        sent = "with the token that is given" if known else "without a token"
-        return LorakitError(
-            f"The Hub does not show {model} {sent} ({code}): it is private, gated, or gone (or"
-            " misspelt).",
-            f"Look at {page}. {_TOKEN if not known else 'The token may be of another account.'}",
-        )
-    if code == 403:
-        whose = "with the token that is given" if known else "without a token"
-        return LorakitError(
-            f"The Hub forbids {model} {whose} (403){f': {said}' if said else '.'}",
-            f"Accept its terms at {page}, and give the token leave to read gated repositories at"
-            f" {constants.ENDPOINT}/settings/tokens.",
-        )
-    if code in BUSY:
-        return LorakitError(
-            f"The Hub is busy ({code}) and was asked {TRIES} times for {model}.",
-            f"Try again later; what has arrived is kept. {_TOKEN if code == 429 else ''}".strip(),
-            ExitCode.TRAINING_FAILED,
-        )
-    why = f"the Hub answers {code}" if code else _reason(error)
-    return LorakitError(
-        f"{model} could not be downloaded: {why}.",
-        "Check the network and try again; what has arrived is kept. Or give a folder or file.",
-        ExitCode.TRAINING_FAILED,
-    )
-
-
-def _reason(error: BaseException) -> str:
-    """What broke a connection, without addresses: those of large files are signed."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, OSError) and cause.errno is not None and cause.strerror:
-            return cause.strerror
-        cause = cause.__cause__ or cause.__context__
-    return type(error).__name__ if "://" in str(error) else str(error) or type(error).__name__
-
-
-def _has_token() -> bool:
-    from huggingface_hub import get_token
-
-    try:
-        return get_token() is not None
-    except Exception:  # a store that cannot be read, which is another error
-        return False
-
-
-_TOKEN = "A token is read from HF_TOKEN, or from what `hf auth login` keeps."

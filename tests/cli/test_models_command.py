@@ -120,6 +120,40 @@ def test_what_is_refused_is_an_exit_code_and_two_lines(
     ]
 
 
+def test_one_file_is_fetched_and_looked_at(
+    lorakit: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_header(tmp_path / "model.safetensors", small_shapes())
+    write_header(tmp_path / "lora.safetensors", {"lora_unet_x.lora_down.weight": (4, 320)})
+    with serving(tmp_path, MODEL) as hub:
+        monkeypatch.setattr(constants, "ENDPOINT", hub.address)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.delenv("HF_HUB_OFFLINE")
+        done = lorakit("models", "get", f"{MODEL}/model.safetensors")
+        other = lorakit("models", "get", f"{MODEL}/lora.safetensors")
+    file = Path(done.stdout.strip())
+    assert file.read_bytes() == (tmp_path / "model.safetensors").read_bytes()
+    listed = json.loads(lorakit("models", "--json").stdout)
+    assert (str(file), "Hub cache", True) in [(m["base"], m["where"], m["usable"]) for m in listed]
+    assert (other.returncode, other.stdout) == (5, "")
+    assert "lora.safetensors is a LoRA" in other.stderr
+
+
+def test_check_asks_nobody_for_a_base_that_is_not_here(
+    lorakit: Command, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Offline it says which files are missing."""
+    setting = ("--set", f"base.model={MODEL}", "--set", "base.revision=v1")
+    with serving(ASSETS / PICO, MODEL) as hub:
+        monkeypatch.setattr(constants, "ENDPOINT", hub.address)
+        offline = lorakit("check", bundle, *setting)
+        monkeypatch.delenv("HF_HUB_OFFLINE")
+        lorakit("check", bundle, *setting)
+    assert hub.asked == []
+    assert f"The base {MODEL} is not on this machine (missing: vae/" in offline.stderr
+    assert offline.returncode == 2
+
+
 def test_what_is_no_hub_id_is_said(lorakit: Command) -> None:
     done = lorakit("models", "get", "model.safetensors")
     assert done.returncode == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -18,7 +19,7 @@ from huggingface_hub import constants
 
 from lorakit.bundle.models import PICO, Base
 from lorakit.errors import ExitCode, LorakitError
-from lorakit.families import download, hub, hub_cache
+from lorakit.families import arrival, download, hub, hub_cache, refusals
 from lorakit.families.families import FAMILIES
 from lorakit.families.locate import locate, missing, revision
 from lorakit.families.shipped import ASSETS
@@ -153,9 +154,9 @@ def test_a_second_time_nothing_is_fetched(served: Hub) -> None:
 
 
 def test_a_cut_connection_is_gone_on_with_where_it_ended(served: Hub) -> None:
-    served.cut_after = 100_000
+    served.cut_after = 2 * hub.CHUNK_BYTES
     assert same(fetch(), served)
-    assert [r for r in served.bytes_asked() if r] == ["bytes=100000-", "bytes=200000-"]
+    assert [r for r in served.bytes_asked() if r] == ["bytes=131072-", "bytes=262144-"]
 
 
 def test_a_server_without_ranges_is_asked_from_the_beginning(served: Hub) -> None:
@@ -173,8 +174,21 @@ def test_what_an_older_client_has_begun_is_gone_on_with(served: Hub) -> None:
     assert told.done[0][0] > 200_000
 
 
+def test_how_far_it_is_is_told_while_bytes_come(
+    served: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrival, "TICK_SECONDS", 0)
+    told = Told()
+    fetch(told=told)
+    done = [done for done, _ in told.done]
+    assert done == sorted(done)
+    last, total = told.done[-1]
+    assert last == total
+    assert len({d for d in done if total - WEIGHTS[UNET] < d < total}) >= 2
+
+
 def test_a_stop_keeps_what_has_arrived(served: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "TICK_SECONDS", 0)
+    monkeypatch.setattr(arrival, "TICK_SECONDS", 0)
     size = WEIGHTS[UNET]
     asked = False
 
@@ -207,13 +221,16 @@ def test_damaged_bytes_are_fetched_anew_once_and_then_named(served: Hub) -> None
     assert not list(hub_cache.folder().rglob("*.safetensors"))
 
 
-@pytest.mark.parametrize("code", [429, 503])
+LATER = {429: {"RateLimit": '"api";r=0;t=0'}, 503: {"Retry-After": "0"}}
+
+
+@pytest.mark.parametrize("code", LATER)
 def test_a_busy_hub_is_asked_again(code: int, served: Hub) -> None:
     times = {"left": 2}
 
     def busy(path: str, token: str) -> Answer | None:
         times["left"] -= 1
-        return Answer(code, {"Retry-After": "0"}) if times["left"] >= 0 else None
+        return Answer(code, LATER[code]) if times["left"] >= 0 else None
 
     served.refuse = busy
     told = Told()
@@ -224,15 +241,16 @@ def test_a_busy_hub_is_asked_again(code: int, served: Hub) -> None:
 def test_a_hub_that_stays_busy_is_given_up(served: Hub) -> None:
     served.refuse = lambda path, token: Answer(503, {"Retry-After": "0"})
     error = refusal()
-    assert f"The Hub is busy (503) and was asked {hub.TRIES} times for {MODEL}." in error.message
-    assert len(served.asked) == hub.TRIES
+    tries = refusals.TRIES
+    assert error.message == f"The Hub is busy (503) and was asked {tries} times for {MODEL}."
+    assert len(served.asked) == refusals.TRIES
     assert error.code == ExitCode.TRAINING_FAILED
 
 
 def test_a_connection_that_brings_nothing_is_given_up(
     served: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hub, "WAITS_SECONDS", (0, 0, 0))
+    monkeypatch.setattr(arrival, "WAITS_SECONDS", (0, 0, 0))
     served.cut_after = 0
     error = refusal()
     assert error.message.startswith(f"{MODEL} could not be downloaded: ")
@@ -402,11 +420,38 @@ def test_another_family_is_noticed_before_the_weights_come(served: Hub) -> None:
     assert served.paths("store:") == []
 
 
+def test_a_relative_that_cannot_be_trained_is_noticed_before_the_weights_come(
+    served: Hub,
+) -> None:
+    config = served.files["unet/config.json"]
+    config.write_text(json.dumps({**json.loads(config.read_text()), "in_channels": 9}))
+    error = refusal()
+    assert "takes 9 channels, as models for inpainting do" in error.message
+    assert served.paths("store:") == []
+
+
+def never() -> bool:
+    return False
+
+
+def test_one_file_of_a_repository(served: Hub) -> None:
+    told = Told()
+    arguments = ("", told.progress, told.notes.append, never)
+    file = download.single(MODEL, "pico.safetensors", *arguments)
+    assert file.read_bytes() == b"x" * 1000
+    assert told.done[-1] == (1000, 1000)
+    assert served.paths("store:") == ["store:/pico.safetensors"]
+    with pytest.raises(LorakitError) as caught:
+        download.single(MODEL, "other.safetensors", *arguments)
+    assert caught.value.message == f"{MODEL} has no file other.safetensors."
+    assert "pico.safetensors" in caught.value.hint
+
+
 def test_a_repository_of_single_files_names_the_largest(served: Hub) -> None:
     (served.folder / "model_index.json").unlink()
     error = refusal()
     assert "holds single files: the largest is pico.safetensors" in error.message
-    assert f"hf download {MODEL} pico.safetensors" in error.hint
+    assert f"lorakit models get {MODEL}/pico.safetensors" in error.hint
 
 
 def test_only_half_precision_is_taken_where_there_is_no_other_and_said(served: Hub) -> None:

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import place
 import pytest
+import single_files
 from driven import ANSWERS, Drive, Driven
 from textual.widgets import Input
 
 from lorakit.bundle.models import PICO
 from lorakit.bundle.read import read
+from lorakit.interop import places
 from lorakit.planner.check import check
 from lorakit.survey import survey
 from lorakit.wizard import draft
@@ -106,6 +108,30 @@ def test_errors_hold_training_up_and_warnings_do_not(drive: Drive, here: Path) -
         assert "1 error" not in it.text
 
     drive(script, ANSWERS)
+
+
+def test_a_base_that_is_on_this_machine_is_chosen_from_the_list(
+    drive: Drive, clean_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "ROOTS", ())
+    folder = clean_home / "ComfyUI" / "models" / "checkpoints"
+    folder.mkdir(parents=True)
+    file = single_files.write_header(
+        folder / "a model [v2].safetensors", single_files.small_shapes()
+    )
+
+    async def script(it: Driven) -> None:
+        await it.press("enter")
+        assert "a model [v2].safetensors" in it.text
+        assert "ComfyUI, 4.9 MiB" in it.text
+        await it.pick(str(file))
+        await it.settle()
+        assert "Stable Diffusion 1.x" in it.text
+        await it.press("enter")
+        assert it.step == "3 Pictures"
+        assert it.app.state.answers.base == str(file)
+
+    drive(script)
 
 
 def test_a_base_that_is_none_is_not_passed(drive: Drive) -> None:

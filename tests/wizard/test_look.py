@@ -11,6 +11,7 @@ import single_files
 from lorakit.bundle.problems import Problem
 from lorakit.bundle.read import read
 from lorakit.errors import LorakitError
+from lorakit.interop import places
 from lorakit.wizard import draft, look, outcome, summary
 from lorakit.wizard.answers import Answers, Folder, of_bundle
 from lorakit.wizard.state import begin
@@ -179,3 +180,14 @@ def test_a_bundle_saved_elsewhere_has_absolute_paths(tmp_path: Path) -> None:
 def test_a_file_needs_a_name(tmp_path: Path, text: str) -> None:
     with pytest.raises(LorakitError):
         outcome.file_for(text, tmp_path)
+
+
+def test_the_bases_of_this_machine_are_those_that_an_answer_can_name(
+    clean_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "ROOTS", ())
+    folder = clean_home / "ComfyUI" / "models" / "checkpoints"
+    folder.mkdir(parents=True)
+    good = single_files.write_header(folder / "good.safetensors", single_files.small_shapes())
+    (folder / "broken.safetensors").write_bytes(b"")
+    assert [model.base for model in look.models()] == [str(good)]
