@@ -31,7 +31,7 @@ def _blob(listing: Listing, file: File) -> Path:
 
 
 def _partial(blob: Path) -> Path:
-    """Where bytes arrive. Clients before version 2 use the same name, and the same lock."""
+    """Where bytes arrive. Older clients use the same name, and all of them the same lock."""
     return blob.with_name(f"{blob.name}.incomplete")
 
 

@@ -52,12 +52,12 @@ def fetch(bundle: Bundle, root: Path, log: Log, stop: Callable[[], bool]) -> Non
 
     try:
         begun = download.begin(bundle.base, say, stop)
-        download.complete(begun, progress, say, stop, _to_be_cached(bundle, root))
+        download.complete(begun, progress, say, stop, to_be_cached(bundle, root))
     except Stopped:
         return
 
 
-def _to_be_cached(bundle: Bundle, root: Path) -> int:
+def to_be_cached(bundle: Bundle, root: Path) -> int:
     """Bytes that latents and captions will take on the disk of the download, about: nobody has
     looked into the pictures yet."""
     if not _same_disk(cache_folder(), hub_cache.folder()):

@@ -19,6 +19,7 @@ from lorakit.bundle.read import read
 from lorakit.bundle.write import write
 from lorakit.families.shipped import ASSETS
 from lorakit.runs.events import FILE, Doing, Event, Failed, decode
+from lorakit.train.download import to_be_cached
 
 MODEL = "someone/pico"
 UNET = "unet/diffusion_pytorch_model.safetensors"
@@ -117,6 +118,16 @@ def test_a_gated_base_ends_a_run_before_anything_is_loaded(bundle: Bundle, tmp_p
     assert isinstance(last, Failed)
     assert "is gated (403)" in last.message
     assert last.hint == f"Accept it at {hub.address}/{MODEL}"
+
+
+def test_room_is_kept_for_what_training_caches(bundle: Bundle, tmp_path: Path) -> None:
+    """Latents of 8 x 8 cells and the longest text, for each of five pictures."""
+    at_64 = bundle.dataset.model_copy(update={"resolution": 64})
+    wanted = bundle.model_copy(update={"dataset": at_64})
+    both = 5 * (8 * 8 * 32 + 77 * 2048 * 4)
+    assert to_be_cached(wanted, tmp_path) == both
+    neither = wanted.memory.model_copy(update={"cache_latents": False, "cache_text": False})
+    assert to_be_cached(wanted.model_copy(update={"memory": neither}), tmp_path) == 0
 
 
 FETCH = """
