@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from hub import serving
+from single_files import small_shapes, write_header
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -69,11 +71,22 @@ def test_every_command_runs(tmp_path: Path) -> None:
     [drawing] = [c for c in commands if c[:1] == ["sample"]]
     commands.remove(drawing)
     commands.insert(commands.index(["train", "my-dog.toml", "--detach"]), drawing)
-    for command in [["demo"], *commands]:
+    served = shutil.copytree(ROOT / "lorakit/assets/pico", tmp_path / "served")
+    write_header(served / "x.safetensors", small_shapes())
+    with serving(served, "owner/name") as hub:
+        run_all([["demo"], *commands], tmp_path, hub.address)
+    assert (tmp_path / "lorakit-demo/robots/train/robot-01.png").is_file()
+
+
+def run_all(commands: list[list[str]], folder: Path, address: str) -> None:
+    """Each command, one after the other; a Hub of our own is at `address`."""
+    there = {"HF_HUB_OFFLINE": "", "HF_ENDPOINT": address, "HF_HOME": str(folder / "hf")}
+    for command in commands:
+        hub = there if command[:2] == ["models", "get"] else {}
         ran = subprocess.run(
             [sys.executable, "-m", "lorakit", *changed(command)],
-            cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300,
-            env={**os.environ, "TERM": "dumb"},
+            cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300,
+            env={**os.environ, "TERM": "dumb", **hub},
         )  # fmt: skip
         wizard = command in ([], ["new", "--from", "my-dog.toml"])  # it says what it needs instead
         differs = command[:1] == ["diff"]  # for the steps were changed
@@ -82,4 +95,3 @@ def test_every_command_runs(tmp_path: Path) -> None:
         assert not differs or "train.steps  600 -> 4\n" in ran.stdout
         assert command[:1] != ["replay"] or "replay: the same LoRA" in ran.stdout
         assert not wizard or "needs a terminal" in ran.stderr
-    assert (tmp_path / "lorakit-demo/robots/train/robot-01.png").is_file()
