@@ -54,11 +54,12 @@ def survey(
         problems.append(_problem("base.model", error))
     try:
         # Without a base the pictures are looked at as they fit any base of its family.
-        report = scan(bundle.dataset, root, base or usual(bundle.base.family), progress)
+        there = base or usual(bundle.base.family)
+        report = scan(bundle.dataset, root, there, progress, roughly=True)
     except LorakitError as error:
         if base is None:  # else the rule about the resolution says it, with the values that do
             problems.append(_problem("dataset.resolution", error))
-    counter = captions.counter(base.folder, base.token_limit) if base else None
+    counter = captions.counter(base.folder, base.token_limit, roughly=True) if base else None
     folder, machine = run or runs_root(runs), hardware or recalled(detect())
     predicted = estimate(bundle, base, report, machine)
     large = base is not None and base.folder is not None and not is_small(bundle, base)

@@ -61,6 +61,7 @@ READING = [
     ("presets",),
     ("presets", "show", "sdxl-8gib"),
     ("plan", "bundle.toml"),
+    ("dataset", ".", "--html", "page.html"),
     ("runs",),
     ("models",),
     ("cache",),

@@ -30,6 +30,9 @@ def test_the_wheel_installs_and_brings_its_data(tmp_path: Path) -> None:
         shipped = Path("lorakit/assets/clip", name)
         assert (site / shipped).read_bytes() == (ROOT / shipped).read_bytes()
 
+    for shipped in (ROOT / "lorakit/assets/page").iterdir():
+        assert (site / "lorakit/assets/page" / shipped.name).read_bytes() == shipped.read_bytes()
+
     env = {**os.environ, "PYTHONPATH": str(site)}
     for command, expected in (
         (["presets"], "pico-cpu"),

@@ -48,6 +48,7 @@ def test_the_two_commands_for_a_fresh_machine_are_the_first() -> None:
 def test_every_command_runs(tmp_path: Path) -> None:
     text = (ROOT / "examples/robots.toml").read_text(encoding="utf-8")
     shutil.copytree(ROOT / "examples/robots", tmp_path / "robots")
+    shutil.copytree(ROOT / "examples/robots", tmp_path / "photos/dog")
     (tmp_path / "my-dog.toml").write_text(text.replace('"robots"', '"my-dog"', 1))
     shutil.copy(ROOT / "tests/data/bench/laptop.toml", tmp_path / "yours.toml")
     demo = tmp_path / "lorakit-demo"  # files that are there stay as they are

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from lorakit import __version__
-from lorakit.cli import captions_app
+from lorakit.cli import captions_app, dataset_app
 from lorakit.errors import ExitCode, LorakitError
 
 app = typer.Typer(
@@ -408,6 +408,7 @@ def save_preset(
     raise typer.Exit(command(name, source, title, overwrite))
 
 
+app.command()(dataset_app.dataset)
 app.add_typer(captions_app.app, name="captions")
 
 models_app = typer.Typer(

@@ -7,9 +7,9 @@ them nearly as they are.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ differ in 0 to 2 of the 64."""
 FAR_COLOUR = 24
 """Nor are those whose mean red, green or blue differ by as much, of 255: the hash knows no
 colours."""
+
+PARTS = tuple(sum(1 << bit for bit in range(part, 64, 3)) for part in range(3))
+"""Every third bit, so that none of the three is empty in a picture that is flat in one place, such
+as a thing before a white wall."""
 
 LEAST_BITS, MOST_BITS = 4, 60
 """A hash with fewer or more bits set is of a flat picture, or of a plain gradient, and says
@@ -73,17 +77,21 @@ def groups(seen: Iterable[tuple[int, Impression]]) -> Iterator[list[int]]:
     Two hashes that differ in at most two bits have one of three parts in common, so only pictures
     that share one are compared.
     """
-    firsts: dict[tuple[int, int], list[tuple[int, Impression]]] = defaultdict(list)
+    told = {n: one for n, one in seen if LEAST_BITS <= one.bits.bit_count() <= MOST_BITS}
+    shared: set[int] = set()
+    for part in PARTS:
+        ordered = sorted(one.bits & part for one in told.values())
+        shared.update(one for one, other in pairwise(ordered) if one == other)
+    # Only parts that are shared are kept, which are few: a table of all would take some 100 MB for
+    # 100,000 pictures.
+    firsts: dict[int, list[int]] = {part: [] for part in shared}
     found: dict[int, list[int]] = {}
-    for number, one in seen:
-        if not LEAST_BITS <= one.bits.bit_count() <= MOST_BITS:
-            continue
-        parts = [(0, one.bits >> 43), (1, one.bits >> 21 & 0x3FFFFF), (2, one.bits & 0x1FFFFF)]
-        like = next((n for p in parts for n, other in firsts[p] if one.near(other)), None)
+    for number, one in told.items():
+        places = [firsts[part] for mask in PARTS if (part := one.bits & mask) in shared]
+        like = next((n for place in places for n in place if one.near(told[n])), None)
         if like is not None:
-            found[like].append(number)
+            found.setdefault(like, [like]).append(number)
             continue
-        found[number] = [number]
-        for part in parts:
-            firsts[part].append((number, one))
-    yield from (numbers for numbers in found.values() if len(numbers) > 1)
+        for place in places:
+            place.append(number)
+    yield from (found[first] for first in sorted(found))

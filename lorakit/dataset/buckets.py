@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from lorakit.errors import LorakitError
+
+if TYPE_CHECKING:
+    from lorakit.dataset.report import Picture
 
 MAX_ASPECT = 4
 """The longest bucket is this many times as long as wide; a longer picture loses its ends."""
@@ -75,6 +79,44 @@ def fit(width: int, height: int, resolution: int, step: int, buckets: bool = Tru
         scale_height=scale_height,
         left=(scale_width - bucket_width) // 2,
         top=(scale_height - bucket_height) // 2,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bucket:
+    """What pictures go through in one size."""
+
+    width: int
+    """In pixels, as the height."""
+    height: int
+    pictures: int
+    seen: int
+    """Pictures of one epoch: each as often as it is repeated."""
+    kept_mean: float
+    """Share of a picture's area that is left after the crop, 0 to 1."""
+    kept_least: float
+    scale_least: float
+    """How much larger pictures are made: below 1 they are made smaller."""
+    scale_most: float
+
+
+def table(pictures: Iterable[Picture]) -> tuple[Bucket, ...]:
+    """The sizes that pictures are trained at, the one with most pictures first."""
+    groups: dict[tuple[int, int], list[Picture]] = {}
+    for picture in pictures:
+        groups.setdefault((picture.fit.width, picture.fit.height), []).append(picture)
+    return tuple(
+        Bucket(
+            width=width,
+            height=height,
+            pictures=len(group),
+            seen=sum(p.repeats for p in group),
+            kept_mean=math.fsum(p.fit.kept for p in group) / len(group),
+            kept_least=min(p.fit.kept for p in group),
+            scale_least=min(p.upscale for p in group),
+            scale_most=max(p.upscale for p in group),
+        )
+        for (width, height), group in sorted(groups.items(), key=lambda g: (-len(g[1]), g[0]))
     )
 
 

@@ -143,8 +143,13 @@ def _too_long(
             "dataset.sources",
             f"{counted(len(long), 'caption')} longer than {counter.limit} tokens, and the "
             f"rest is not read: {listed(f'{p.name} ({p.tokens})' for p in long)}.",
-            f"Shorten them; of the first, this is lost: {counter.measure(first).cut.strip()[:60]}",
+            f'Shorten them; of the first, this is lost: "{_start(counter.measure(first).cut)}".',
         )
+
+
+def _start(text: str) -> str:
+    text = text.strip()
+    return text if len(text) <= 60 else f"{text[:60]} ..."
 
 
 def _trigger(picture: Picture, dataset: Dataset) -> str:

@@ -31,7 +31,7 @@ def beside(stem: str, names: Iterable[str]) -> list[str]:
     return sorted(found, key=lambda n: (SUFFIXES.index(n[len(stem) :].lower()), n))
 
 
-def read(path: Path) -> str:
+def read(path: str | Path) -> str:
     """The caption in a file, on one line: white space of any kind becomes one space.
 
     UTF-8, or UTF-16 with a byte order mark. Raises LorakitError (code DATA) naming the file and
@@ -40,7 +40,7 @@ def read(path: Path) -> str:
     return folded(encodings.read(path, MAX_BYTES, "caption"))
 
 
-def read_lines(path: Path) -> tuple[str, ...]:
+def read_lines(path: str | Path) -> tuple[str, ...]:
     """The captions in a file whose lines are captions of their own; empty lines are none.
 
     Raises what `read` raises.
@@ -72,7 +72,12 @@ def trigger_of(source: Source) -> str:
 
 def holds(text: str, words: str) -> bool:
     """Whether the words stand in the text, whole and in any case of letters."""
-    return re.search(rf"(?<!\w){re.escape(words)}(?!\w)", text, re.IGNORECASE) is not None
+    return _whole(words).search(text) is not None
+
+
+@lru_cache(maxsize=256)
+def _whole(words: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w){re.escape(words)}(?!\w)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +93,9 @@ class Length:
 class Counter:
     """Counts tokens with a base's own tokenizer."""
 
-    def __init__(self, tokenizer: Callable[[], Tokenizer], limit: int) -> None:
-        self._tokenizer = tokenizer
-        self._of_word = lru_cache(maxsize=1 << 16)(self._encoded)
+    def __init__(self, tokenizer: Callable[[], Tokenizer], limit: int, roughly: bool) -> None:
+        self._tokenizer, self._roughly = tokenizer, roughly
+        self._of_word = lru_cache(maxsize=1 << 14)(self._encoded)
         self.limit = limit
         """Tokens that are read."""
 
@@ -103,7 +108,10 @@ class Counter:
         return self._encoded(text)
 
     def count(self, text: str) -> int:
-        """Tokens of a text."""
+        """Tokens of a text; roughly, of a short one that is read whole, its letters."""
+        # No token is less than a letter. To load a tokenizer takes a tenth of a second.
+        if self._roughly and len(text) <= self.limit and text.isascii():
+            return len(text)
         return len(self.pieces(text))
 
     def measure(self, text: str) -> Length:
@@ -119,18 +127,21 @@ class Counter:
         return tuple(text[start:end].strip().lower() for start, end in found.offsets)
 
 
-def counter(folder: Path | None, limit: int) -> Counter | None:
+def counter(folder: Path | None, limit: int, roughly: bool = False) -> Counter | None:
     """The counter of the base in this folder; of one that is not here, or is a single file, CLIP's.
 
+    Where it only matters what is too long, `roughly` spares loading a tokenizer for short texts.
     None where the folder's tokenizer is not there or cannot be read.
     """
     if folder is None or folder.is_file():
-        return Counter(clip_vocabulary.shipped, limit)  # built when there is something to count
+        return Counter(
+            clip_vocabulary.shipped, limit, roughly
+        )  # built when there is something to count
     try:
         tokenizer = _tokenizer(folder / "tokenizer")
     except Exception:  # the library raises bare Exception for a missing or damaged file
         return None
-    return Counter(lambda: tokenizer, limit)
+    return Counter(lambda: tokenizer, limit, roughly)
 
 
 @cache

@@ -12,13 +12,12 @@ from pathlib import Path
 
 from lorakit.bundle.models import Captions
 from lorakit.dataset import captions, folders
+from lorakit.dataset.layout import repeated
 from lorakit.dataset.sidecars import Reader
 from lorakit.errors import LorakitError
 
 Change = Callable[[str], str]
 """What a caption becomes."""
-
-_REPEATS = re.compile(r"[1-9][0-9]{0,3}_")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +145,8 @@ def fill(folder: Path) -> Plan:
             same += 1
             continue
         stem = os.path.splitext(name)[0]
-        said = _REPEATS.sub("", Path(folder / name).parent.name, count=1).strip()
+        named = Path(folder / name).parent.name
+        said = (repeated(named) or (1, named.strip()))[1]
         if said:
             target = f"{stem}{captions.SUFFIXES[0]}"
             edits[target] = Edit(name=target, before=None, after=said.encode("utf-8", "replace"))

@@ -7,26 +7,28 @@ import os
 import shlex
 from pathlib import Path
 
-from lorakit.dataset import code_pages
+from lorakit.dataset import code_pages, sniff
 from lorakit.errors import ExitCode, LorakitError
 
 
-def read(path: Path, limit_bytes: int, noun: str) -> str:
+def read(path: str | Path, limit_bytes: int, noun: str) -> str:
     """The text of a file, as it stands, without a byte order mark.
 
     Raises LorakitError (code DATA) where it cannot be read, is longer than the limit, which no
     `noun` is, or cannot be decoded.
     """
+    name = os.path.basename(path)
     try:
-        with path.open("rb") as file:
+        # pathlib keeps the parts of each path for good, which for many captions is much.
+        with open(path, "rb") as file:
             raw = file.read(limit_bytes + 1)
     except OSError as error:
         raise LorakitError(
-            f"{path.name} cannot be read: {error.strerror}.", "Allow reading it.", ExitCode.DATA
+            f"{name} cannot be read: {error.strerror}.", "Allow reading it.", ExitCode.DATA
         ) from None
     if len(raw) > limit_bytes:
         raise LorakitError(
-            f"{path.name} is longer than {limit_bytes // 1024} KiB, which is no {noun}.",
+            f"{name} is longer than {limit_bytes // 1024} KiB, which is no {noun}.",
             "Shorten it, or rename it if it belongs to no picture.",
             ExitCode.DATA,
         )
@@ -53,7 +55,17 @@ def decode(raw: bytes, path: str | os.PathLike[str]) -> str:
 
 
 def _refused(raw: bytes, path: str | os.PathLike[str], wanted: str, at: int) -> LorakitError:
-    likely = [] if "UTF-16" in wanted else _wide(raw) or code_pages.guesses(raw)
+    kind = sniff.kind(raw[: sniff.HEAD_BYTES])
+    if kind not in sniff.TEXTS:  # turning it into UTF-8 would destroy it
+        what = f"a {kind} picture" if kind in sniff.READABLE else kind
+        return LorakitError(
+            f"{os.path.basename(path)} is {what}, not text.",
+            "Give it the extension of what it is, or move it away.",
+            ExitCode.DATA,
+        )
+    likely = [] if "UTF-16" in wanted else _wide(raw)
+    if not likely and 0 not in raw:
+        likely = code_pages.guesses(raw)
     said = f"{os.path.basename(path)} is not {wanted}: byte 0x{raw[at]:02x} at {at}"
     if likely:
         said += f"; it looks like {' or '.join(likely)}"
@@ -63,7 +75,14 @@ def _refused(raw: bytes, path: str | os.PathLike[str], wanted: str, at: int) -> 
 def _wide(raw: bytes) -> list[str]:
     """UTF-16 without a byte order mark, by where the zeros of plain letters lie."""
     odd, even = raw[1::2].count(0), raw[::2].count(0)
-    return [] if odd == even else ["utf-16le" if odd > even else "utf-16be"]
+    if odd == even:
+        return []
+    name = "utf-16le" if odd > even else "utf-16be"
+    try:
+        text = raw.decode(name)
+    except UnicodeDecodeError:
+        return []
+    return [name] if all(c.isprintable() or c.isspace() for c in text) else []
 
 
 def _way_out(path: str | os.PathLike[str], likely: list[str]) -> str:

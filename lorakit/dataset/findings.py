@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter as Tally
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from lorakit.bundle.problems import Problem
 from lorakit.dataset import alike, captions
 from lorakit.dataset.folders import Contents
+from lorakit.dataset.layout import repeated
 from lorakit.dataset.report import DatasetReport, Picture
 from lorakit.dataset.sidecars import why_unused
 from lorakit.dataset.sniff import READABLE, looks
@@ -21,8 +21,6 @@ NAMED = 5
 
 MUCH_UPSCALED = 2.0
 """Above this a picture turns visibly soft."""
-
-_KOHYA = re.compile(r"([1-9][0-9]{0,3})_.+")
 
 
 def listed(names: Iterable[str]) -> str:
@@ -110,7 +108,11 @@ def of_folder(index: int, folder: Path, contents: Contents, repeats: int) -> lis
                 "Rename one of them if they show different things.",
             )
         )
-    lonely = [n for n in contents.others if os.path.splitext(n)[1].lower() in captions.SUFFIXES]
+    lonely = [
+        n
+        for n in sorted({n for n, why in contents.others.items() if not why} - set(hidden))
+        if os.path.splitext(n)[1].lower() in captions.SUFFIXES
+    ]
     if lonely and contents.pictures:
         found.append(
             _warning(
@@ -119,7 +121,7 @@ def of_folder(index: int, folder: Path, contents: Contents, repeats: int) -> lis
                 "A caption has the name of its picture: dog.jpg and dog.txt.",
             )
         )
-    named = [n for n in [folder.name, *contents.folders] if _KOHYA.fullmatch(n.rsplit("/", 1)[-1])]
+    named = [n for n in [folder.name, *contents.folders] if repeated(n.rsplit("/", 1)[-1])]
     if named and repeats == 1:
         found.append(
             _warning(
@@ -143,14 +145,13 @@ _CACHES = {".npz": "what another trainer cached", ".safetensors": "weights, or w
 
 def why_other(folder: Path, name: str) -> str:
     """What a file is that is neither a picture nor read as captions of one."""
-    known = why_unused(name) or _CACHES.get(os.path.splitext(name)[1].lower())
-    if known:
-        return known
     try:
         kind = looks(folder / name)
     except OSError as error:
         return f"cannot be read: {error.strerror}"
-    return f"{kind} with another extension" if kind in READABLE else kind
+    if kind in READABLE:
+        return f"{kind} with another extension"
+    return why_unused(name) or _CACHES.get(os.path.splitext(name)[1].lower()) or kind
 
 
 def _no_pictures(index: int, folder: Path, contents: Contents) -> Problem:
@@ -202,18 +203,32 @@ def _sizes(pictures: Sequence[Picture]) -> list[Problem]:
 
 
 def _duplicates(pictures: Sequence[Picture]) -> list[Problem]:
-    same: dict[str, list[str]] = {}
+    same: dict[str, dict[tuple[str, str], str]] = {}
+    twice = set()
     for p in pictures:
-        same.setdefault(p.sha256, []).append(p.name)
-    return [
+        names = same.setdefault(p.sha256, {})
+        if (p.folder, p.name) in names:
+            twice.add(p.name)
+        names[p.folder, p.name] = p.name
+    found = [
         _warning(
-            names[0],
-            f"The same picture {len(names)} times: {listed(names)}.",
+            next(iter(names.values())),
+            f"The same picture {len(names)} times: {listed(names.values())}.",
             "Keep one; to show it more often, use repeats.",
         )
         for names in same.values()
         if len(names) > 1
     ]
+    if twice:
+        found.append(
+            _warning(
+                "dataset.sources",
+                f"{counted(len(twice), 'picture')} in more than one source, and seen for each: "
+                f"{listed(sorted(twice))}.",
+                "Remove one of the sources, unless that is what you want.",
+            )
+        )
+    return found
 
 
 def _alike(pictures: Sequence[Picture]) -> list[Problem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterable
@@ -62,16 +63,18 @@ MASK = "-mask"
 """Ends the name of a mask, before its extension."""
 
 
-def walk(root: Path, masks: bool = False) -> Contents:
+def walk(root: Path, masks: bool = False, apart: Iterable[Path] = ()) -> Contents:
     """The files in a folder and all folders below it.
 
-    With `masks`, a picture that is named as the mask of another one is none to be learned.
+    With `masks`, a picture that is named as the mask of another one is none to be learned. Folders
+    below it that are `apart` are left out, as they are looked at for themselves.
 
     Links to files and folders are followed, but nothing is met twice, so a loop of links ends: what
     lies in the folder itself comes before what a link leads to. Only names and kinds of entries are
     read, no file is opened.
     """
-    walk = _Walk()
+    own = _identity(root)
+    walk = _Walk({one for one in map(_identity, apart) if one and one != own})
     walk.into(str(root), "")
     while walk.later:
         walk.follow(*walk.later.pop(0))
@@ -84,16 +87,12 @@ def walk(root: Path, masks: bool = False) -> Contents:
 
 def masks_among(pictures: Iterable[str]) -> dict[str, str]:
     """Which of these names is the mask of which."""
-    stems: dict[str, str] = {}
-    every = sorted(pictures)
-    for name in every:
-        stems.setdefault(os.path.splitext(name)[0], name)
-    found = {}
-    for name in every:
-        mask = stems.get(os.path.splitext(name)[0] + MASK)
-        if mask is not None:
-            found[name] = mask
-    return found
+    every = [(name, os.path.splitext(name)[0]) for name in sorted(pictures)]
+    masks: dict[str, str] = {}
+    for name, stem in every:
+        if stem.endswith(MASK):
+            masks.setdefault(stem, name)
+    return {name: masks[stem + MASK] for name, stem in every if stem + MASK in masks}
 
 
 def is_system(name: str) -> bool:
@@ -102,28 +101,42 @@ def is_system(name: str) -> bool:
 
 
 class _Walk:
-    def __init__(self) -> None:
+    def __init__(self, apart: set[tuple[int, int]]) -> None:
         self.found = Contents()
         self.later: list[tuple[str, str]] = []
         """Links to folders, as (path, name)."""
-        self._folders: set[tuple[int, int]] = set()
+        self._folders = apart
         self._own: set[tuple[int, int]] = set()
         """Files that are no links, by device and inode."""
         self._links: dict[str, tuple[int, int]] = {}
 
     def into(self, folder: str, prefix: str) -> bool:
-        """Look into a folder, unless it has been looked into."""
+        """Look into a folder and all below it, unless it has been looked into."""
+        waiting = self._one(folder, prefix)
+        if waiting is None:
+            return False
+        while waiting:  # no recursion: a path may be longer than Python's stack
+            path, name = waiting.pop()
+            below = self._one(path, f"{name}/")
+            if below is not None:
+                self.found.folders.append(name)
+                waiting += below
+        return True
+
+    def _one(self, folder: str, prefix: str) -> list[tuple[str, str]] | None:
+        """Look into one folder: the folders in it, as (path, name); None where it has been met."""
         try:
             here = os.stat(folder)
             if (here.st_dev, here.st_ino) in self._folders:
-                return False
+                return None
             self._folders.add((here.st_dev, here.st_ino))
             with os.scandir(folder) as listed:
                 entries = sorted(listed, key=lambda entry: entry.name)
         except OSError:
             self.found.closed.append(prefix.rstrip("/") or ".")
-            return True
+            return []
         files = []
+        below = []
         for entry in entries:
             name, kind = entry.name, _kind(entry)
             if is_system(name):
@@ -133,13 +146,13 @@ class _Walk:
             elif kind == "folder" and entry.is_symlink():
                 self.later.append((entry.path, prefix + name))
             elif kind == "folder":
-                self.found.folders.append(prefix + name)
-                self.into(entry.path, f"{prefix}{name}/")
+                below.append((entry.path, prefix + name))
             elif kind == "file":
                 files.append(name)
                 if entry.is_symlink():
-                    target = entry.stat()
-                    self._links[prefix + name] = (target.st_dev, target.st_ino)
+                    with contextlib.suppress(OSError):  # it was there a moment ago
+                        target = entry.stat()
+                        self._links[prefix + name] = (target.st_dev, target.st_ino)
                 else:
                     self._own.add((here.st_dev, entry.inode()))
             else:
@@ -147,7 +160,7 @@ class _Walk:
                 self.found.files += 1
         self.found.files += len(files)
         _sort_out(files, prefix, self.found)
-        return True
+        return below[::-1]
 
     def follow(self, path: str, name: str) -> None:
         """Look into what a link leads to."""
@@ -180,19 +193,20 @@ class _Walk:
 
 def _sort_out(files: list[str], prefix: str, found: Contents) -> None:
     """Pictures by extension, each with its captions; what is left belongs to no picture."""
-    pictures = [n for n in files if os.path.splitext(n)[1].lower() in PICTURES]
+    pictures = []
     texts: dict[str, list[str]] = {}
     for name in files:
         stem, suffix = os.path.splitext(name)
-        if suffix.lower() in captions.SUFFIXES:
+        if suffix.lower() in PICTURES:
+            pictures.append((name, stem))
+        elif suffix.lower() in captions.SUFFIXES:
             texts.setdefault(stem, []).append(name)
-    taken = set(pictures)
-    for name in pictures:
-        stem = os.path.splitext(name)[0]
-        beside = captions.beside(stem, texts.get(stem, ()))
-        taken.update(beside)
+    taken = {name for name, _ in pictures}
+    for name, stem in pictures:
         found.pictures.append(prefix + name)
-        if beside:
+        if stem in texts:
+            beside = captions.beside(stem, texts[stem])
+            taken.update(beside)
             found.captions[prefix + name] = [prefix + n for n in beside]
     found.others.update({prefix + n: "" for n in files if n not in taken})
 
@@ -209,6 +223,15 @@ def _kind(entry: os.DirEntry[str]) -> str:
     except OSError:
         pass
     return "a link that leads nowhere" if entry.is_symlink() else "no file: a pipe or a device"
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    """Device and inode; None where there is no such folder."""
+    try:
+        here = os.stat(folder)
+    except OSError:
+        return None
+    return here.st_dev, here.st_ino
 
 
 def _count(folder: str) -> int:

@@ -40,6 +40,16 @@ class Frequencies:
     """Captions of each number of tokens, the shortest first, without trigger and prefix."""
     longest: tuple[Long, ...]
 
+    @property
+    def spoken(self) -> tuple[tuple[str, int], ...]:
+        """The tokens that are more than punctuation."""
+        return tuple(pair for pair in self.tokens if any(map(str.isalnum, pair[0])))
+
+    @property
+    def shared(self) -> tuple[tuple[str, int], ...]:
+        """The tags that more than one caption holds."""
+        return tuple(pair for pair in self.tags if pair[1] > 1)
+
     def as_dict(self) -> dict[str, Any]:
         """For `--json`: plain values only."""
         return {

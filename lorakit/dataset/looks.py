@@ -12,8 +12,8 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from lorakit.dataset.alike import Impression
-from lorakit.dataset.pictures import EXAMINED, Seen, examine
-from lorakit.dataset.remembered import AT_ONCE, Memory
+from lorakit.dataset.pictures import Seen, examine, readers
+from lorakit.dataset.remembered import AT_ONCE, Memory, facts_of
 from lorakit.errors import ExitCode, LorakitError
 
 AHEAD = 4
@@ -35,8 +35,8 @@ def looks(paths: Iterable[str], fresh: bool = False) -> Generator[Look | Lorakit
     With `fresh`, every file is read, and what was seen before is not asked for.
     """
     # Pillow decodes without Python's lock, and a process would have to be started for each core.
-    workers = min(32, _cores())
-    memory = Memory(EXAMINED)
+    workers = min(32, cores())
+    memory = Memory(readers())
     waiting: deque[_Begun] = deque()
     pool = ThreadPoolExecutor(workers)
     rest = iter(paths)
@@ -105,8 +105,7 @@ def _read(path: str, before: os.stat_result) -> _Told:
         return error, False
     except OSError as error:
         return _unreadable(path, error), False
-    same = (before.st_ino, before.st_size, before.st_mtime_ns)
-    return look, (after.st_ino, after.st_size, after.st_mtime_ns) == same
+    return look, facts_of(after) == facts_of(before)
 
 
 def _unreadable(path: str, error: OSError) -> LorakitError:
@@ -147,7 +146,7 @@ def _look_of(told: object) -> Look | None:
     return None
 
 
-def _cores() -> int:
+def cores() -> int:
     """Cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))

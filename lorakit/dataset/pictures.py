@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import io
 import warnings
 from contextlib import contextmanager
@@ -50,8 +51,20 @@ class Seen:
     """How much of it is transparent."""
 
 
-EXAMINED = 3
+EXAMINED = 5
 """Goes up whenever a look at the same file may say something else than it did before."""
+
+
+@cache
+def readers() -> str:
+    """Names all software that a look at a picture depends on, with versions."""
+    import PIL
+
+    try:
+        heif = importlib.metadata.version("pillow-heif")
+    except importlib.metadata.PackageNotFoundError:
+        heif = "none"
+    return f"{EXAMINED}, Pillow {PIL.__version__}, pillow-heif {heif}"
 
 
 def examine(path: Path) -> Seen:
@@ -59,16 +72,20 @@ def examine(path: Path) -> Seen:
 
     Raises LorakitError (code DATA) naming the file where it cannot be used.
     """
-    with _opened(path) as image:
+    with _opened(path) as opened:
+        image = opened
         # The second picture of a phone's MPO file is the same shot, not a frame.
         frames = 1 if image.format == "MPO" else int(getattr(image, "n_frames", 1))
         # Pillow has turned a TIFF's size here already, and its pixels and tag once it is loaded.
         width, height = image.size
-        # A JPEG is read to its end at an eighth of its size as well, in a fraction of the time.
-        image.draft(None, (width // 8, height // 8))
-        image.load()
+        # A JPEG is read to its end at an eighth of its size as well, in a fraction of the time. Of
+        # a HEIC picture only the preview would be read.
+        if image.format in ("JPEG", "MPO"):
+            image.draft(None, (width // 8, height // 8))
+        image = _loaded(image)
         turn, damaged = _orientation(image)
-        looks, alpha = impression(_turned(_small(image), turn)), _transparent(image)
+        alpha = _transparent(image)
+        looks = impression(_turned(_small(image, alpha), turn))
         notes = []
         if damaged:
             notes.append(f"has an EXIF orientation that is none ({damaged}); taken as upright")
@@ -94,8 +111,8 @@ def open_upright(path: Path, background: str = GROUND) -> Image.Image:
     Of an animation it is the first frame. An EXIF orientation or a colour profile that cannot be
     read is left alone. Raises LorakitError (code DATA) naming the file.
     """
-    with _opened(path) as image:
-        image.load()
+    with _opened(path) as opened:
+        image = _loaded(opened)
         return _turned(_opaque(image, background), _orientation(image)[0])
 
 
@@ -114,6 +131,21 @@ def prepare(path: Path, view: View) -> Image.Image:
     return image
 
 
+def thumbnail(path: Path, side: int, background: str = GROUND) -> Image.Image:
+    """The whole upright picture as RGB, its longer side at most `side` pixels.
+
+    Raises what `open_upright` raises.
+    """
+    from PIL.Image import Resampling
+
+    with _opened(path) as image:
+        image.draft(None, (2 * side, 2 * side))  # a JPEG is read at about this size
+        image.load()
+        small = _turned(_opaque(image, background), _orientation(image)[0])
+    small.thumbnail((side, side), Resampling.LANCZOS)
+    return small
+
+
 def mask(path: Path, file: Path | None, view: View) -> Image.Image | None:
     """Where the loss looks, as the same view shows it: grey, 255 is all of it.
 
@@ -124,8 +156,8 @@ def mask(path: Path, file: Path | None, view: View) -> Image.Image | None:
         return None
     if file is not None:
         return _shown(open_upright(file, "#000000").convert("L"), view)
-    with _opened(path) as image:
-        image.load()
+    with _opened(path) as opened:
+        image = _loaded(opened)
         alpha = image.convert("RGBA").getchannel("A")
         return _shown(_turned(alpha, _orientation(image)[0]), view)
 
@@ -146,6 +178,10 @@ def _shown(image: Image.Image, view: View) -> Image.Image:
     )
     image = image.resize((fit.width, fit.height), Resampling.LANCZOS, box=box)
     return image.transpose(Transpose.FLIP_LEFT_RIGHT) if view.flip else image
+
+
+class _Unread(Exception):
+    """A whole picture with pixels that are not read, in words that go behind "pixels of"."""
 
 
 @contextmanager
@@ -183,6 +219,12 @@ def _opened(path: Path) -> Iterator[Image.Image]:
     except PermissionError:
         raise LorakitError(
             f"{name} may not be read.", f"Allow it: chmod u+r {path}", ExitCode.DATA
+        ) from None
+    except _Unread as error:
+        raise LorakitError(
+            f"{name} has pixels of {error}, which are not read.",
+            "Save it again with 8 bits a channel, as JPEG or PNG.",
+            ExitCode.DATA,
         ) from None
     except Exception as error:  # damaged bytes raise nearly every type, by format and by place
         reason = str(error).strip().rstrip(".") or type(error).__name__
@@ -233,6 +275,12 @@ def _refused(path: Path, kind: str) -> LorakitError:
             "pip install 'lorakit[heic]', or convert it to JPEG or PNG.",
             ExitCode.DATA,
         )
+    if kind == "a camera's raw file":
+        return LorakitError(
+            f"{name} is a camera's raw file, of which only the preview could be read.",
+            "Develop it, and save it as JPEG or PNG.",
+            ExitCode.DATA,
+        )
     if kind in ("AVIF", "JPEG XL", "JPEG 2000", "an SVG drawing", "a Photoshop file"):
         what = kind if kind.startswith(("a ", "an ")) else f"a {kind} picture"
         return LorakitError(
@@ -273,6 +321,25 @@ def _turned(image: Image.Image, orientation: int) -> Image.Image:
     return image if how is None else image.transpose(how)
 
 
+def _loaded(image: Image.Image) -> Image.Image:
+    """Decoded. A PNG of 16 bits names its transparent colour in 16 bits, which Pillow then looks
+    for among pixels of 8."""
+    from PIL import Image
+
+    image.load()
+    clear = image.info.get("transparency")
+    if isinstance(clear, tuple) and max(clear) > 255:
+        image.info["transparency"] = tuple(part >> 8 for part in clear)
+    if isinstance(clear, int) and image.mode.startswith("I"):
+        import numpy
+
+        opaque = numpy.where(numpy.asarray(image) == clear, 0, 255).astype(numpy.uint8)
+        image = _eight_bit(image)
+        del image.info["transparency"]
+        image.putalpha(Image.fromarray(opaque))
+    return image
+
+
 def _has_alpha(image: Image.Image) -> bool:
     return image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info
 
@@ -294,9 +361,9 @@ def _opaque(image: Image.Image, background: str = GROUND) -> Image.Image:
     profile = image.info.get("icc_profile")
     alpha = None
     if _has_alpha(image):
-        image = image.convert("RGBA")
-        alpha = image.getchannel("A")
-        image = image.convert("RGB")
+        alpha = image.convert("RGBA").getchannel("A")
+        grey = image.mode in ("L", "LA", "La")  # a profile of grey is for one channel
+        image = image.convert("RGBA").convert("L" if grey else "RGB")
     elif image.mode not in ("RGB", "L", "CMYK"):
         image = image.convert("RGB")
     colours = (_in_srgb(image, profile) if profile else None) or image.convert("RGB")
@@ -307,30 +374,32 @@ def _opaque(image: Image.Image, background: str = GROUND) -> Image.Image:
     return ground
 
 
-def _small(image: Image.Image) -> Image.Image:
+def _small(image: Image.Image, alpha: Alpha) -> Image.Image:
     """A small opaque copy; its colours are not corrected, as only likeness is asked for."""
     from PIL.Image import Resampling
 
     image = _eight_bit(image)
-    if image.mode not in ("L", "RGB", "CMYK"):
-        image = image.convert(
-            "RGBA" if "transparency" in image.info or "A" in image.mode else "RGB"
-        )
+    if alpha != "none":
+        image = image if image.mode == "RGBA" else image.convert("RGBA")
+    elif image.mode not in ("L", "RGB", "CMYK"):
+        # Resizing multiplies all colours by their transparency first; here there is none.
+        image = image.convert("RGBA") if image.mode == "RGBa" else image.convert("RGB")
     image = image.resize((64, 64), Resampling.BOX)
-    image.info.pop("icc_profile", None)
+    for key in ("icc_profile", *(("transparency",) if alpha == "none" else ())):
+        image.info.pop(key, None)
     return _opaque(image)
 
 
 def _eight_bit(image: Image.Image) -> Image.Image:
     """Grey of 16 bits scaled to 8, since Pillow's own conversion clips it to white."""
     if image.mode in ("F", "LAB"):
-        raise ValueError(f"pixels of the kind {image.mode} are not read; save it with 8 bits")
+        raise _Unread("numbers with a fraction" if image.mode == "F" else "the colours of Lab")
     if not image.mode.startswith("I"):
         return image
     wide = image.convert("I")
     lowest, highest = (int(end) for end in wide.getextrema())  # type: ignore[arg-type]
     if lowest < 0 or highest > 65535:
-        raise ValueError("pixels of 32 bits are not read; save it with 8 bits")
+        raise _Unread("more than 16 bits a channel")
     return wide.point(lambda value: value * (1 / 257) + 0.5).convert("L")
 
 

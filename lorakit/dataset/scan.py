@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from lorakit.bundle.models import Dataset, Source
@@ -35,19 +35,26 @@ def scan(
     base: BaseFacts,
     progress: Callable[[int, int], None] = lambda done, total: None,
     fresh: bool = False,
+    roughly: bool = False,
+    walked: Callable[[Sequence[Contents]], None] = lambda found: None,
+    partly: Callable[[Callable[[], DatasetReport]], None] = lambda report: None,
 ) -> DatasetReport:
     """What the folders hold; whatever is wrong with them is a finding in the report.
 
-    Relative paths count from `root`. `progress` is called with pictures looked at and pictures in
-    all, from the caller's thread. Files that have not changed since an earlier scan are not decoded
-    again, unless `fresh` asks for it. Raises LorakitError only where the resolution is less than
-    one step of the base.
+    Relative paths count from `root`, and a source inside another one is no part of that. All from
+    the caller's thread, `walked` is called with what each folder holds by the names of its files,
+    and then for each picture `progress` with pictures looked at and pictures in all, and `partly`
+    with a function that makes a report, without findings, of what has been seen by then. Files that
+    have not changed since an earlier scan are not decoded again, unless `fresh` asks for it. Tokens
+    are counted exactly only where they may be too many, if `roughly` says that this is enough.
+    Raises LorakitError only where the resolution is less than one step of the base.
     """
     places = [place(source, root) for source in dataset.sources]
     masks = dataset.masks == "files"
-    contents = [folders.walk(f, masks) if os.path.isdir(f) else None for f in places]
+    contents = [folders.walk(f, masks, places) if os.path.isdir(f) else None for f in places]
+    walked([c for c in contents if c])
     total = sum(len(c.pictures) for c in contents if c)
-    counter = captions.counter(base.folder, base.token_limit)
+    counter = captions.counter(base.folder, base.token_limit, roughly)
     sources: list[_Source] = []
     found: list[Problem] = []
     progress(0, total)
@@ -59,23 +66,33 @@ def scan(
         found += findings.of_folder(index, folder, inside, source.repeats)
         done = sum(len(one.contents.pictures) for one in sources)
         here = _Source(index, source, folder, inside, dataset, base, counter)
-        here.look(lambda n, done=done: progress(done + n, total), fresh)  # type: ignore[misc]
-        found += here.findings
         sources.append(here)
-    report = DatasetReport(
+
+        def looked(number: int, done: int = done) -> None:
+            progress(done + number, total)
+            partly(lambda: _report(sources, base))
+
+        here.look(looked, fresh)
+        found += here.findings
+    report = _report(sources, base)
+    found += findings.of_report(report)
+    found += caption_findings.of_report(report, dataset, counter)
+    found += view_findings.of_report(report, dataset)
+    return dataclasses.replace(report, findings=tuple(found))
+
+
+def _report(sources: Sequence[_Source], base: BaseFacts) -> DatasetReport:
+    """What these folders hold, as far as they have been looked at."""
+    return DatasetReport(
         pictures=tuple(p for one in sources for p in one.pictures),
         unusable=tuple(u for one in sources for u in one.unusable.values()),
         ignored=sum(one.contents.ignored for one in sources),
         captions=sum(len(one.read) for one in sources),
         masks=sum(len(one.masks) for one in sources),
-        others=tuple(other for one in sources for other in one.others()),
+        others=tuple(other for one in sources for other in one.others),
         files=sum(one.contents.files for one in sources),
         token_limit=base.token_limit,
     )
-    found += findings.of_report(report)
-    found += caption_findings.of_report(report, dataset, counter)
-    found += view_findings.of_report(report, dataset)
-    return dataclasses.replace(report, findings=tuple(found))
 
 
 class _Source:
@@ -99,6 +116,8 @@ class _Source:
         """Files that captions were read from."""
         self.masks: dict[str, Look] = {}
         """What masks hold."""
+        self.others: list[Other] = []
+        """Files that are not used, each with the reason; known when all is looked at."""
         self._index, self._source, self._folder = index, source, folder
         self._dataset, self._base, self._counter = dataset, base, counter
         self._trigger = captions.trigger_of(source)
@@ -114,19 +133,15 @@ class _Source:
         seen = looks((os.path.join(root, name) for name in names), fresh)
         with contextlib.closing(seen):
             for number, (name, look) in enumerate(zip(names, seen, strict=True), 1):
-                progress(number)
                 if isinstance(look, LorakitError):
                     self._broken([(name, look)])
-                    continue
-                said = self._reader.of(name)
-                self._broken(said.broken)
-                self.read.update(self._reader.files(name))
-                self.findings += [findings.noted(name, note) for note in look.seen.notes]
-                self.pictures.append(self._picture(root, name, look, said))
-                beside.append((self.pictures[-1], said))
+                else:
+                    beside.append(self._used(root, name, look))
+                progress(number)
         self.read.update(table.name for table in self._reader.tables)
         self.read -= self.unusable.keys()
         self.findings += caption_findings.of_files(self._index, self._reader, beside)
+        self.others += self._unused()
 
     def _look_at_masks(self, fresh: bool) -> None:
         names = sorted(set(self.contents.masks.values()))
@@ -144,8 +159,7 @@ class _Source:
             else:
                 self.masks[name] = look
 
-    def others(self) -> Iterator[Other]:
-        """Files that are not used, each with the reason."""
+    def _unused(self) -> Iterator[Other]:
         for name, why in self.contents.others.items():
             if name not in self.read and name not in self.unusable:
                 yield Other(name, why or findings.why_other(self._folder, name))
@@ -159,6 +173,14 @@ class _Source:
             self.unusable[name] = Unusable(
                 path=self._folder / name, name=name, why=error.message, fix=error.hint
             )
+
+    def _used(self, root: str, name: str, look: Look) -> tuple[Picture, Sidecar]:
+        said = self._reader.of(name)
+        self._broken(said.broken)
+        self.read.update(self._reader.files(name))
+        self.findings += [findings.noted(name, note) for note in look.seen.notes]
+        self.pictures.append(self._picture(root, name, look, said))
+        return self.pictures[-1], said
 
     def _picture(self, root: str, name: str, look: Look, said: Sidecar) -> Picture:
         seen, shape, trigger = look.seen, self._dataset, self._trigger

@@ -118,7 +118,7 @@ class Reader:
         )
 
     def _entry(self, name: str) -> Entry:
-        path = self._folder / name
+        path = os.path.join(self._folder, name)
         if not name.lower().endswith(".json"):
             if self._settings.lines:
                 return Entry(captions.read_lines(path))
@@ -129,7 +129,7 @@ class Reader:
             return entries.entry(entries.load(text), self._settings.separator)
         except ValueError as error:
             raise LorakitError(
-                f"{path.name} {error}.",
+                f"{os.path.basename(name)} {error}.",
                 "Mend it, or rename it if it belongs to no picture.",
                 ExitCode.DATA,
             ) from None

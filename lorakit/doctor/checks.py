@@ -50,8 +50,14 @@ def exit_code(checks: Iterable[Check], problems: Iterable[Problem] = ()) -> Exit
     """NO_HARDWARE where nothing can be trained, or where a bundle with these problems fails on this
     machine or its memory; else the code of its first error.
     """
-    errors = [p.code for p in problems if p.severity == "error"]
+    errors = [p for p in problems if p.severity == "error"]
     stuck = any(c.verdict == "bad" for c in checks)
-    if stuck or ExitCode.NO_HARDWARE in errors or ExitCode.OUT_OF_MEMORY in errors:
+    if stuck or any(p.code in _MACHINE or p.where in _OF_THE_MACHINE for p in errors):
         return ExitCode.NO_HARDWARE
-    return errors[0] if errors else ExitCode.OK
+    return errors[0].code if errors else ExitCode.OK
+
+
+_MACHINE = (ExitCode.NO_HARDWARE, ExitCode.OUT_OF_MEMORY)
+
+_OF_THE_MACHINE = ("train.precision", "memory.attention")
+"""What is wrong with these is what the machine lacks, though another bundle would do without."""

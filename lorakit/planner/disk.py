@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lorakit.bundle.models import Bundle
+from lorakit.dataset import views, wording
 from lorakit.dataset.report import DatasetReport
 from lorakit.families.base_model import BaseFacts, Extent
 
@@ -90,12 +91,37 @@ def needed_bytes(bundle: Bundle, base: BaseFacts | None, written: Written = NOTH
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cached:
+    """What a cache holds for a bundle, as an upper bound."""
+
+    pictures: int
+    pixels: int
+    """Of all of them together."""
+    texts: int
+
+
+def cached(bundle: Bundle, report: DatasetReport) -> Cached:
+    """All versions of pictures and captions that are cached, and the prompts, which always are."""
+    shape, memory = bundle.dataset, bundle.memory
+    pictures = pixels = texts = 0
+    for p in report.pictures if memory.cache_latents else ():
+        versions = shape.variants if views.varies(p, shape) else 1
+        pictures += versions
+        pixels += versions * p.fit.width * p.fit.height
+    if memory.cache_text:
+        varied = [p for p in report.pictures if wording.varies(shape.captions, p.captions)]
+        plain = {p.caption for p in report.pictures} if len(varied) < len(report.pictures) else ()
+        texts = len(plain) + shape.variants * len(varied)
+    prompts = {*bundle.sample.prompts, bundle.sample.negative}
+    return Cached(pictures=pictures, pixels=pixels, texts=texts + len(prompts))
+
+
 def cache_bytes(bundle: Bundle, base: BaseFacts | None, report: DatasetReport) -> int:
     """What latents and captions take in the cache, all of them new to it."""
-    factor = base.latent_factor if base else 8
-    cells = sum(p.fit.width * p.fit.height for p in report.pictures) // factor**2
-    texts = {p.caption for p in report.pictures} | {*bundle.sample.prompts, bundle.sample.negative}
-    return cells * LATENT_BYTES + len(texts) * TEXT_BYTES[bundle.base.family]
+    kept, factor = cached(bundle, report), base.latent_factor if base else 8
+    latents = kept.pixels // factor**2 * LATENT_BYTES
+    return latents + kept.texts * TEXT_BYTES[bundle.base.family]
 
 
 def extent(bundle: Bundle, base: BaseFacts | None) -> Extent:

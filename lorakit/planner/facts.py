@@ -32,7 +32,8 @@ class Facts:
     missing: tuple[str, ...] = ()
     """Files of a base from the Hub that are not here yet."""
     prompt_tokens: tuple[int | None, ...] = ()
-    """Tokens of each sample prompt; None where the base's tokenizer is not here."""
+    """Tokens of each sample prompt, of a short one at most so many; None where the base's tokenizer
+    is not here."""
     estimate: Estimate | None = None
     """What training is predicted to take."""
     problems: tuple[Problem, ...] = ()

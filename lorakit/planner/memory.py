@@ -14,6 +14,7 @@ from itertools import accumulate
 from typing import Any, Literal
 
 from lorakit.bundle.models import PICO, Bundle
+from lorakit.families import residents
 from lorakit.families.base_model import BaseFacts
 from lorakit.families.blocks import units
 from lorakit.families.shipped import ASSETS, published
@@ -66,13 +67,17 @@ def phases(bundle: Bundle, base: BaseFacts | None, hardware: Hardware) -> tuple[
     step = _step(entry[kind]["training"], _recomputed(entry, bundle), bundle, terms, adapter)
     if sum(step.values()) < adapter + work:
         step = {"gradients": adapter, "activations": 0.0, "workspace": work}
+    encoders = shape["encoders"]
+    pictures, captions, memory = _picture(encoders, kind, terms), encoders["text"], bundle.memory
     found: dict[PhaseName, Mapping[str, float]] = {
-        "caching": _caching(shape["encoders"], kind, terms),
-        "training": kept | step,
+        "caching": residents.caching(memory, pictures, captions),
+        "training": residents.training(memory, kept | step, kept, pictures, captions),
     }
     if bundle.sample.prompts:
-        drawn = _sampling(shape["encoders"], entry[kind]["denoising"], kind, terms, bundle)
-        found["sampling"] = kept | drawn
+        drawn = _sampling(encoders, entry[kind]["denoising"], kind, terms, bundle)
+        staying = residents.resident(memory, pictures, captions)
+        # The VAE that draws is another one than that which stays.
+        found["sampling"] = kept | staying | drawn | {"VAE": drawn["VAE"] + staying.get("VAE", 0)}
     made = tuple(
         Phase(name=name, parts=tuple(Part(name=p, gib=size / GIB) for p, size in parts.items()))
         for name, parts in found.items()
@@ -177,12 +182,10 @@ def _moment(
     return {"gradients": gradients, "activations": activations, "workspace": rest - activations}
 
 
-def _caching(encoders: Mapping[str, Any], kind: str, terms: _Terms) -> dict[str, float]:
-    """The text encoders with a caption, or the VAE with a picture: the larger of the two."""
-    texts: dict[str, float] = encoders["text"]
+def _picture(encoders: Mapping[str, Any], kind: str, terms: _Terms) -> dict[str, float]:
+    """The VAE with a picture."""
     activations = _worst(encoders[f"encode {kind} 32"], terms.at(1))
-    pictures = {"VAE": encoders["vae_bytes 32"], "activations": activations}
-    return max(pictures, texts, key=lambda parts: sum(parts.values()))
+    return {"VAE": encoders["vae_bytes 32"], "activations": activations}
 
 
 def _sampling(

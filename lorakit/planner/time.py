@@ -14,15 +14,28 @@ from lorakit.families.base_model import BaseFacts
 from lorakit.families.blocks import units
 from lorakit.families.costs import Costs, Work, costs, picture, update
 from lorakit.hardware.facts import Hardware
-from lorakit.planner.disk import checkpoint_bytes, extent
+from lorakit.planner.disk import cached, checkpoint_bytes, extent
 from lorakit.planner.estimate import Span
 from lorakit.planner.roofline import Step, device_of, span
 
 
 def step_seconds(bundle: Bundle, base: BaseFacts | None, hardware: Hardware) -> Span | None:
-    """One optimizer step; None where the base, or the speed of the card, is not known."""
+    """One optimizer step, with the encoding of what is not cached; None where the base, or the
+    speed of the card, is not known."""
     step, device = step_of(bundle, base), device_of(hardware)
-    return span(step, device, bundle.train.precision) if step and device else None
+    made = span(step, device, bundle.train.precision) if step and device else None
+    if made is None or device is None:
+        return None
+    seen = bundle.train.batch_size * bundle.train.accumulation
+    more = Work()
+    if not bundle.memory.cache_latents:
+        more = more + _pictures(bundle, seen, seen * bundle.dataset.resolution**2)
+    if not bundle.memory.cache_text:
+        more = more + _text(bundle) * seen
+    encoding = span(_forward_only(more), device, "fp32")
+    if not more.launches or encoding is None:
+        return made
+    return Span(low=made.low + encoding.low, high=made.high + encoding.high)
 
 
 def unknown(
@@ -101,12 +114,19 @@ def total_seconds(
 
 def _caching(bundle: Bundle, report: DatasetReport) -> Step:
     """Everything encoded once, one after the other."""
+    kept = cached(bundle, report)
+    return _forward_only(_pictures(bundle, kept.pictures, kept.pixels) + _text(bundle) * kept.texts)
+
+
+def _pictures(bundle: Bundle, count: int, pixels: int) -> Work:
+    """Encoding pictures."""
     each = picture(_name(bundle)).encode
-    pixels = sum(p.fit.width * p.fit.height for p in report.pictures)
-    pictures = each.share(Work(flops=pixels, bytes=pixels, launches=len(report.pictures)))
-    texts = {p.caption for p in report.pictures} | {*bundle.sample.prompts, bundle.sample.negative}
-    encoder = Work() if _name(bundle) == PICO else TEXTS[bundle.base.family]
-    return _forward_only(pictures + encoder * len(texts))
+    return each.share(Work(flops=pixels, bytes=pixels, launches=count))
+
+
+def _text(bundle: Bundle) -> Work:
+    """Reading a caption."""
+    return Work() if _name(bundle) == PICO else TEXTS[bundle.base.family]
 
 
 def _drawing(bundle: Bundle, base: BaseFacts | None) -> Step:

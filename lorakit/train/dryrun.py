@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from lorakit.bundle.models import Bundle, Train
 from lorakit.errors import ExitCode, LorakitError
+from lorakit.families import residents
 from lorakit.train import optim, scratch, sizes
 from lorakit.train.families import family_of
 from lorakit.train.families.stable_diffusion import StableDiffusion
@@ -36,19 +37,27 @@ GIB = 1024**3
 
 def dry_run(
     family: StableDiffusion, shape: Sizes, bundle: Bundle, kernel: Kernel
-) -> dict[str, Parts]:
+) -> dict[str, Mapping[str, float]]:
     """The parts at the worst moment of each phase: caching, training, sampling."""
     with undisturbed():
         unet, weights = prepared(family, shape, bundle)
         side = bundle.dataset.resolution // shape.latent_factor
-        phases = {
-            "caching": caching(shape, bundle.dataset.resolution, kernel),
-            "training": training(family, shape, bundle, kernel, unet, weights),
+        pictures, captions = (
+            read_picture(shape, bundle.dataset.resolution, kernel),
+            read_caption(shape),
+        )
+        whole = training(family, shape, bundle, kernel, unet, weights)
+        kept = {p: whole[p] for p in ("base weights", "adapter", "optimizer")}
+        memory = bundle.memory
+        phases: dict[str, Mapping[str, float]] = {
+            "caching": residents.caching(memory, pictures, captions),
+            "training": residents.training(memory, whole, kept, pictures, captions),
         }
         if bundle.sample.prompts:
-            kept = {p: phases["training"][p] for p in ("base weights", "adapter", "optimizer")}
             drawn = sampling(family, shape, bundle, kernel, unet, (side, side))
-            phases["sampling"] = kept | drawn
+            staying = residents.resident(memory, pictures, captions)
+            vae = {"VAE": drawn["VAE"] + staying.get("VAE", 0)}
+            phases["sampling"] = kept | staying | drawn | vae
         return phases
 
 
@@ -221,12 +230,11 @@ def read_caption(shape: Sizes) -> Parts:
     return captions
 
 
-def caching(shape: Sizes, resolution: int, kernel: Kernel) -> Parts:
-    """The text encoders with one caption, or the VAE with one picture: the larger of the two."""
+def read_picture(shape: Sizes, resolution: int, kernel: Kernel) -> Parts:
+    """The VAE with one picture, fp32."""
     vae, counter = vae_of(shape, torch.float32), LiveStorages(scratch=scratch_of(kernel))
     encode(vae, (resolution, resolution), kernel, counter)
-    pictures = {"VAE": nbytes(vae.parameters()), "activations": counter.peak}
-    return max(pictures, read_caption(shape), key=lambda parts: sum(parts.values()))
+    return {"VAE": nbytes(vae.parameters()), "activations": counter.peak}
 
 
 def vae_of(shape: Sizes, dtype: torch.dtype) -> Any:

@@ -62,7 +62,7 @@ class Progress:
 def look(bundle: Bundle, root: Path) -> tuple[BaseFacts, DatasetReport]:
     """Inspect the base and scan the pictures; raise with the first error there is."""
     base = inspect(bundle.base, root)
-    report = scan(bundle.dataset, root, base)
+    report = scan(bundle.dataset, root, base, roughly=True)
     errors = [p for p in report.findings if p.severity == "error"]
     if errors:
         raise LorakitError(errors[0].what, errors[0].fix, errors[0].code)

@@ -27,6 +27,7 @@ from lorakit.wizard.steps import NAMES
 __all__ = ["Reviewed", "again", "base", "folder", "machine", "models", "pictures", "review"]
 
 Progress = Callable[[int, int], None]
+Partly = Callable[[Callable[[], DatasetReport]], None]
 
 
 def machine() -> Hardware:
@@ -61,14 +62,21 @@ def folder(path: str, here: Path) -> Path:
     return place
 
 
-def pictures(state: State, progress: Progress) -> DatasetReport:
-    """What the folders hold, at the resolution proposed so far. Raises LorakitError."""
+def pictures(
+    state: State, progress: Progress, partly: Partly = lambda report: None
+) -> DatasetReport:
+    """What the folders hold, at the resolution proposed so far. Raises LorakitError.
+
+    `partly` is called behind `progress`, with a function that makes a report of what has been seen
+    by then.
+    """
     sources = [{**asdict(f), "path": _path(f.path)} for f in state.answers.folders if f.path]
     if not sources:
         raise LorakitError("No folder of pictures is given.", "Type or paste the path of one.")
     shape = {key: state.proposal.value(f"dataset.{key}") for key in ("resolution", "buckets")}
     dataset = Dataset.model_validate({**shape, "sources": sources})
-    return scan(dataset, state.folder, state.known.base or usual("sd1"), progress)
+    base = state.known.base or usual("sd1")
+    return scan(dataset, state.folder, base, progress, partly=partly)
 
 
 def again(state: State, step: str, progress: Progress) -> tuple[State, str]:

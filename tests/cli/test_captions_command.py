@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Command
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ def test_a_terminal_without_ticks_gets_ascii(process: Command) -> None:
     ("name", "setting", "code", "says"),
     [
         ("rtx4090", "train.precision=bf16", 0, "can be trained on the NVIDIA GeForce RTX 4090"),
-        ("t4", "train.precision=bf16", 2, "Tesla T4 (compute capability 7.5) has no native bf16"),
+        ("t4", "train.precision=bf16", 3, "Tesla T4 (compute capability 7.5) has no native bf16"),
         ("rx6600", "train.precision=fp16", 3, "AMD Radeon RX 6600 cannot be trained on"),
         ("cpu-only", "train.precision=fp32", 0, "can be trained on the CPU"),
     ],

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lorakit.dataset.buckets import MAX_ASPECT, Fit, fit, sizes
+from lorakit.dataset.buckets import MAX_ASPECT, Fit, fit, sizes, table
+from lorakit.dataset.report import Picture
 from lorakit.errors import LorakitError
 
 sides = st.integers(1, 40_000)
@@ -110,3 +111,25 @@ def test_no_bucket_lies_within_another_of_its_shape() -> None:
 def test_a_resolution_below_one_step_is_refused_in_words() -> None:
     with pytest.raises(LorakitError, match=r"Resolution 32 .* 64 pixels"):
         fit(100, 100, 32, 64)
+
+
+def test_the_table_of_buckets_counts_what_each_picture_says() -> None:
+    def picture(width: int, height: int, repeats: int) -> Picture:
+        return Picture(
+            folder="/set", name="a.png", source=0, repeats=repeats, width=width, height=height,
+            fit=fit(width, height, 64, 8), caption="", caption_name=None, tokens=None, sha256="",
+            turned=False,
+        )  # fmt: skip
+
+    pictures = [picture(64, 64, 1), picture(32, 32, 3), picture(130, 128, 1), picture(100, 50, 2)]
+    found = table(pictures)
+    assert [(b.width, b.height, b.pictures, b.seen) for b in found] == [
+        (64, 64, 3, 5),
+        (88, 40, 1, 2),
+    ]
+    square, wide = found
+    assert square.kept_least == pictures[2].fit.kept < 1
+    assert square.kept_mean == pytest.approx((2 + square.kept_least) / 3)
+    assert (square.scale_least, square.scale_most) == (pictures[2].upscale, 2.0)
+    assert wide.kept_mean == wide.kept_least == pictures[3].fit.kept
+    assert table([]) == ()

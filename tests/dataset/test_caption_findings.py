@@ -94,7 +94,9 @@ def test_prefix_and_suffix_count(tmp_path: Path) -> None:
     assert looked(tmp_path, trigger="ohwx").findings == ()
     report = looked(tmp_path, {"suffix": ", best"}, trigger="ohwx")
     assert report.pictures[0].tokens == 77
-    assert said(report, "dataset.sources", "1 caption longer than 75 tokens").fix.endswith(", best")
+    assert said(report, "dataset.sources", "1 caption longer than 75 tokens").fix.endswith(
+        '", best".'
+    )
 
 
 def test_a_trigger_that_moves(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -170,3 +171,15 @@ def test_counts_as_transformers_does(
     for text in ("don't I'VE", "12,5 !? (a)", "a  b\nc", "naïve 中文 🎉"):
         ids = theirs(text, add_special_tokens=False)["input_ids"]
         assert counter.measure(text).tokens == len(ids)
+
+
+def test_short_texts_are_counted_roughly_without_a_tokenizer() -> None:
+    def loads() -> Any:
+        raise AssertionError("it was loaded")
+
+    counter = captions.Counter(loads, 75, roughly=True)
+    assert counter.count("a" * 75) == 75
+    assert counter.measure("a dog") == captions.Length(5, "")
+    for text in ("a" * 76, "ä dog"):  # small letters of some are two characters
+        with pytest.raises(AssertionError, match="it was loaded"):
+            counter.count(text)

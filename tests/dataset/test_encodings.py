@@ -95,3 +95,21 @@ def test_any_bytes_are_read_or_refused_with_their_place(raw: bytes) -> None:
         assert f"0x{raw[at]:02x}" in said
     else:
         assert b"\0" not in raw or raw[:2] in (b"\xff\xfe", b"\xfe\xff")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
+        b"\xff\xd8\xff\xe0\0\x10JFIF",
+        b"PK\x03\x04\x14\0\x80",
+        b"\0\1\2\3\x80\0",
+    ],
+    ids=["PNG", "JPEG", "zip", "nothing known"],
+)
+def test_what_is_no_text_is_never_told_to_be_turned_into_one(tmp_path: Path, raw: bytes) -> None:
+    """The command that does so would destroy it."""
+    (tmp_path / "a.txt").write_bytes(raw)
+    with pytest.raises(LorakitError, match=r"a\.txt is ") as caught:
+        captions.read(tmp_path / "a.txt")
+    assert "iconv" not in caught.value.hint

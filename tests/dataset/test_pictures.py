@@ -241,6 +241,87 @@ def test_a_large_scan_writes_no_warning_anywhere(tmp_path: Path) -> None:
     assert seen == []
 
 
+def _png16(colour: int, pixels: bytes, clear: bytes) -> bytes:
+    """2 x 1 pixels of 16 bits a channel, of which one colour is transparent."""
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        )
+
+    head = struct.pack(">IIBBBBB", 2, 1, 16, colour, 0, 0, 0)
+    parts = ((b"IHDR", head), (b"tRNS", clear), (b"IDAT", zlib.compress(b"\0" + pixels)))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*p) for p in parts) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize(
+    ("raw", "opaque"),
+    [
+        (_png16(0, b"\x12\x34\x80\x80", b"\x12\x34"), (128, 128, 128)),
+        (_png16(2, b"\xff\xff\x80\0\0\0" + b"\0\0\0\0\xff\xff", b"\xff\xff\x80\0\0\0"), BLUE),
+    ],
+    ids=["grey", "colours"],
+)
+def test_one_transparent_colour_of_16_bits(
+    tmp_path: Path, raw: bytes, opaque: tuple[int, int, int]
+) -> None:
+    (tmp_path / "deep.png").write_bytes(raw)
+    image = open_upright(tmp_path / "deep.png")
+    assert [image.getpixel((x, 0)) for x in (0, 1)] == [WHITE, opaque]
+    assert examine(tmp_path / "deep.png").alpha == "some"
+
+
+@pytest.mark.parametrize(
+    ("mode", "colour", "words"),
+    [
+        ("F", 0.5, "numbers with a fraction"),
+        ("I", 70_000, "more than 16 bits a channel"),
+        ("LAB", (50, 0, 0), "the colours of Lab"),
+    ],
+)
+def test_pixels_that_are_not_read_are_no_damage(
+    tmp_path: Path, mode: str, colour: float, words: str
+) -> None:
+    Image.new(mode, (8, 8), colour).save(tmp_path / "odd.tiff")
+    for look in (examine, open_upright):
+        with pytest.raises(LorakitError, match=rf"odd\.tiff has pixels of {words}") as caught:
+            look(tmp_path / "odd.tiff")
+        assert "8 bits" in caught.value.hint
+
+
+def test_a_camera_s_raw_file_is_named_and_its_preview_is_no_picture(tmp_path: Path) -> None:
+    two_halves().save(tmp_path / "preview.tif", tiffinfo={254: 1})
+    two_halves().save(tmp_path / "negative.tif", tiffinfo={50706: b"\1\4\0\0"})
+    for name in ("preview.tif", "negative.tif"):
+        with pytest.raises(LorakitError, match="a camera's raw file") as caught:
+            examine(tmp_path / name)
+        assert "Develop it" in caught.value.hint
+    for head in (b"II*\0\x10\0\0\0CR\2\0", b"\0\0\0\x18ftypcrx \0\0\0\1", b"IIU\0\x18\0\0\0"):
+        assert kind(head) == "a camera's raw file"
+    two_halves().save(tmp_path / "plain.tif")
+    assert looks(tmp_path / "plain.tif") == "TIFF"
+
+
+def test_a_text_that_begins_like_a_bitmap_is_a_text(tmp_path: Path) -> None:
+    assert kind(b"BMW is a make of cars, and this is a text about it.") == "text"
+    for mode in ("RGB", "P", "1"):
+        Image.new(mode, (4, 4)).save(tmp_path / "a.bmp")
+        assert looks(tmp_path / "a.bmp") == "BMP"
+
+
+def test_of_a_phone_s_picture_the_preview_is_not_enough(tmp_path: Path) -> None:
+    from pillow_heif import from_pillow, register_heif_opener
+
+    register_heif_opener()
+    noise = Image.effect_noise((128, 96), 90).convert("RGB")
+    noise.save(tmp_path / "a.heic", quality=80, thumbnails=[64])
+    whole = examine(tmp_path / "a.heic").impression
+    with Image.open(tmp_path / "a.heic") as image:
+        assert image.info["thumbnails"] == [64]
+    from_pillow(noise).save(tmp_path / "b.heic", quality=80)
+    assert whole == examine(tmp_path / "b.heic").impression
+
+
 def test_prepare_gives_the_bucket_and_its_middle(tmp_path: Path) -> None:
     image = Image.new("RGB", (300, 100), RED)
     image.paste(BLUE, (100, 0, 200, 100))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -128,6 +129,42 @@ def test_links_are_followed_once(tmp_path: Path) -> None:
     (tmp_path / "set" / "three.png").symlink_to(picture(tmp_path / "away.png"))
     report = looked(tmp_path / "set", trigger="x")
     assert names(report) == ["again/two.png", "one.png", "three.png"]
+
+
+def test_a_folder_given_twice_is_said_so(tmp_path: Path) -> None:
+    picture(tmp_path / "a.png")
+    sources = (Source(path=".", trigger="x"), Source(path=".", trigger="y"))
+    report = scan(Dataset(sources=sources, resolution=64), tmp_path, base())
+    assert [p.caption for p in report.pictures] == ["x", "y"]
+    assert found(report, "1 picture in more than one source").severity == "warning"
+    assert not [f for f in report.findings if "The same picture" in f.what]
+
+
+def test_a_picture_called_a_caption_is_named_once(tmp_path: Path) -> None:
+    picture(tmp_path / "a.png")
+    picture(tmp_path / "b.txt")
+    os.symlink("nowhere.txt", tmp_path / "c.txt")
+    report = looked(tmp_path, trigger="x")
+    assert {o.name: o.why for o in report.others} == {
+        "b.txt": "PNG with another extension",
+        "c.txt": "a link that leads nowhere",
+    }
+    assert "b.txt" in found(report, "another extension").what
+    assert not [f for f in report.findings if "without a picture" in f.what]
+
+
+def test_folders_may_lie_deeper_than_python_s_stack(tmp_path: Path) -> None:
+    deep = str(tmp_path / "set")
+    os.mkdir(deep)
+    try:
+        for _ in range(1100):
+            os.mkdir(deep := f"{deep}/d")
+        picture(Path(deep, "a.png"))
+        report = looked(tmp_path / "set", trigger="x")
+        assert names(report) == ["d/" * 1100 + "a.png"]
+        assert report.files == 1
+    finally:  # else pytest, which removes by recursion, leaves them behind
+        subprocess.run(["rm", "-r", tmp_path / "set"], check=True)
 
 
 @pytest.mark.parametrize(
@@ -332,6 +369,26 @@ def test_two_sources_and_progress(tmp_path: Path) -> None:
     assert seen == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
     assert [(p.source, p.caption) for p in report.pictures] == [(0, "a")] * 3 + [(1, "b")]
     assert report.epoch == 8
+
+
+def test_what_has_been_seen_can_be_asked_for_on_the_way(tmp_path: Path) -> None:
+    for n in range(2):
+        picture(tmp_path / "one" / f"{n}.png")
+    (tmp_path / "one" / "1 cut.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    (tmp_path / "one" / "notes.pdf").write_bytes(b"%PDF")
+    picture(tmp_path / "two" / "9.png")
+    seen: list[DatasetReport] = []
+    dataset = Dataset(sources=(Source(path="one"), Source(path="two")), resolution=64)
+    report = scan(dataset, tmp_path, base(), partly=lambda made: seen.append(made()))
+    assert [(len(r.pictures), len(r.unusable), len(r.others)) for r in seen] == [
+        (1, 0, 0),
+        (1, 1, 0),
+        (2, 1, 0),
+        (3, 1, 1),
+    ]
+    assert seen[-1].findings == ()
+    assert seen[-1].pictures == report.pictures
+    assert seen[-1].account == report.account
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

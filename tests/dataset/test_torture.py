@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pillow_heif import from_pillow
 from test_scan import base
-from torture import BLUE, RED, Expected, build, halves
+from torture import BLUE, RED, Expected, build, halves, settle
 
 from lorakit.bundle.models import Dataset, Source
 from lorakit.dataset import pictures
@@ -30,6 +30,7 @@ def near(found: object, wanted: tuple[int, int, int] | None) -> bool:
 
 def test_the_worst_folder(tmp_path: Path) -> None:
     usable, unusable, others, system = build(tmp_path / "worst")
+    settle(tmp_path / "worst")
     for report in (looked(tmp_path / "worst"), looked(tmp_path / "worst")):  # and remembered
         assert {p.name for p in report.pictures} == usable.keys()
         for picture in report.pictures:

@@ -97,9 +97,8 @@ def build(folder: Path) -> tuple[dict[str, Expected], dict[str, str], dict[str, 
         Expected(top_left=GREY, bottom_right=GREY),
     )
     save("one-bit.png", Image.new("1", (64, 32), 1), Expected(top_left=WHITE, bottom_right=WHITE))
-    save(
-        "cmyk.jpg", halves().convert("CMYK"), Expected(top_left=None, bottom_right=None), quality=95
-    )
+    # Adobe's way, inverted, as Pillow and Photoshop write it.
+    save("cmyk.jpg", halves().convert("CMYK"), Expected(), quality=95)
     save(
         "deep.png", Image.new("I;16", (64, 32), 0x8080), Expected(top_left=GREY, bottom_right=GREY)
     )
@@ -120,6 +119,17 @@ def build(folder: Path) -> tuple[dict[str, Expected], dict[str, str], dict[str, 
     for name in ("moving.gif", "moving.webp", "moving.png"):
         save(name, frames[0], moving, save_all=True, append_images=frames[1:], duration=90,
              **({"lossless": True} if name.endswith("webp") else {}))  # fmt: skip
+
+    # Pixels that no trainer reads, and previews of what is no picture yet.
+    for name, mode, pixel, why in (
+        ("fractions.tiff", "F", 0.5, "pixels of numbers with a fraction"),
+        ("wide.tiff", "I", 70_000, "pixels of more than 16 bits"),
+        ("lab.tiff", "LAB", (50, 0, 0), "pixels of the colours of Lab"),
+    ):
+        Image.new(mode, (64, 32), pixel).save(folder / name)  # type: ignore[arg-type]
+        unusable[name] = why
+    halves().save(folder / "negative.tif", tiffinfo={254: 1})
+    unusable["negative.tif"] = "a camera's raw file"
 
     # Cut short, dressed up, too large.
     whole = io.BytesIO()
@@ -150,6 +160,10 @@ def build(folder: Path) -> tuple[dict[str, Expected], dict[str, str], dict[str, 
     usable["really-png.jpg"] = Expected()
     write("really-png.dat", buffer.getvalue())
     others["really-png.dat"] = "PNG with another extension"
+    write("no extension", buffer.getvalue())
+    others["no extension"] = "PNG with another extension"
+    write("really-png.txt", buffer.getvalue())
+    unusable["really-png.txt"] = "is a PNG picture, not text"
 
     # Names.
     odd = ("[set A] (v2)/img [1].png", "#1 100%'s.png", "-lead.png", "new\nline.png",
@@ -217,6 +231,16 @@ def build(folder: Path) -> tuple[dict[str, Expected], dict[str, str], dict[str, 
     (folder / "__MACOSX").mkdir()
     write("__MACOSX/x.png", b"x")
     return usable, unusable, others, len(system) + 1
+
+
+def settle(folder: Path) -> None:
+    """Makes all files old: what has just been written no scan remembers."""
+    for at, _, names in os.walk(folder, followlinks=False):
+        for name in names:
+            os.utime(os.path.join(at, name), (1e9, 1e9), follow_symlinks=False)
+    for link in (entry for entry in folder.iterdir() if entry.is_symlink() and entry.is_dir()):
+        if link.resolve() != folder.resolve():
+            settle(link.resolve())
 
 
 def _bomb(width: int, height: int) -> bytes:

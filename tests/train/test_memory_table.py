@@ -63,6 +63,8 @@ def from_dry_run(bundle: Bundle, kernel: Any) -> dict[str, float]:
                  "train__accumulation": 2}),
         ("math", {"dataset__resolution": 128, "train__optimizer": "adafactor",
                   "train__batch_size": 2}),
+        ("flash", {"dataset__resolution": 128, "memory__cache_latents": False}),
+        ("flash", {"dataset__resolution": 64, "memory__cache_text": False}),
     ],
 )  # fmt: skip
 def test_pico(kernel: str, keys: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,6 +89,8 @@ def test_pico(kernel: str, keys: dict[str, Any], monkeypatch: pytest.MonkeyPatch
                            "memory__checkpointing": "full", "adapter__rank": 64}),
         ("sdxl", "flash", {"dataset__resolution": 1024, "train__optimizer": "adafactor",
                            "adapter__targets": "linear", "adapter__rank": 256}),
+        ("sdxl", "flash", {"dataset__resolution": 1024, "memory__checkpointing": "full",
+                           "memory__cache_latents": False, "memory__cache_text": False}),
         ("sdxl", "efficient", {"dataset__resolution": 1024, "train__precision": "fp16",
                                "memory__checkpointing": 30, "adapter__rank": 8}),
     ],

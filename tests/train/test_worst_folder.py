@@ -26,16 +26,14 @@ REPEATS = 2
 def test_the_usable_part_of_the_worst_folder(
     bundle: Bundle, tmp_path: Path, fresh_cache: Path
 ) -> None:
-    usable, _, _, _ = build(tmp_path / "worst")
+    usable, unusable, _, _ = build(tmp_path / "worst")
     for name in usable:
         place = tmp_path / "good" / name
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(tmp_path / "worst" / name, place)
         for beside in (tmp_path / "worst" / name).parent.glob(f"{Path(name).stem}.*"):
-            if beside.suffix.lower() in (".txt", ".caption", ".json") and beside.stem not in (
-                "quote",
-                "zeros",
-            ):
+            texts = (".txt", ".caption", ".json")
+            if beside.suffix.lower() in texts and beside.name not in unusable:
                 shutil.copyfile(beside, place.with_name(beside.name))
     shutil.copyfile(tmp_path / "worst/metadata.jsonl", tmp_path / "good/metadata.jsonl")
 

@@ -308,7 +308,7 @@ def test_the_file_is_shown_as_it_will_be_written(drive: Drive) -> None:
 def test_a_bug_is_raised_and_the_answers_are_kept(
     drive: Drive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*given: object) -> None:
+    def broken(*given: object, **named: object) -> None:
         raise ZeroDivisionError
 
     async def script(it: Driven) -> None:

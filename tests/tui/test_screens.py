@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import itertools
+import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import place
 import pytest
@@ -9,10 +13,11 @@ from driven import ANSWERS, Drive, Driven
 from textual.events import Paste
 from textual.widgets import Input
 
+from lorakit.dataset.report import DatasetReport
 from lorakit.families.base_model import usual
 from lorakit.tui.app import SCREENS
 from lorakit.tui.words import cells, plain
-from lorakit.wizard import settings
+from lorakit.wizard import look, settings
 from lorakit.wizard.answers import Answers, Folder
 from lorakit.wizard.steps import STEPS
 
@@ -133,6 +138,40 @@ def test_what_people_call_things_is_never_markup(drive: Drive, here: Path) -> No
         assert "\x1b" not in it.text
 
     drive(script, replace(ANSWERS, folders=(folder,), name="odd"))
+
+
+def test_what_has_been_seen_is_shown_while_the_rest_is_looked_at(
+    drive: Drive, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / place.PICTURES / "0 [cut] \x1b[2J.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    shown, real = threading.Event(), look.scan
+
+    def held(*given: Any, partly: look.Partly, **named: Any) -> DatasetReport:
+        """A scan that waits behind its second picture until that has been shown."""
+        calls = itertools.count(1)
+
+        def seen(report: Callable[[], DatasetReport]) -> None:
+            if next(calls) == 2:
+                partly(report)
+                shown.wait(20)
+
+        return real(*given, partly=seen, **named)
+
+    async def script(it: Driven) -> None:
+        monkeypatch.setattr("lorakit.wizard.look.scan", held)
+        await it.app.switch_screen(SCREENS["pictures"](it.app.state))
+        while "used" not in it.text:
+            await it.pilot.pause(0.01)
+        part = it.text
+        shown.set()
+        await it.settle()
+        assert "looked at" in part
+        assert "1 picture\n" in part
+        assert r"error       0 [cut] \x1b[2J.png begins like PNG" in part
+        assert "looked at" not in it.text
+        assert "3 pictures" in it.text
+
+    drive(script, ANSWERS)
 
 
 def test_the_family_of_an_unknown_hub_id_can_be_changed(drive: Drive) -> None:

@@ -81,7 +81,7 @@ def test_a_bundle_for_one_file_says_what_was_found_in_it(
     assert (bundle.base.prediction, bundle.base.zero_snr) == (prediction, zero_snr)
     reviewed = look.review(bundle, state, silent)
     assert [p.what for p in reviewed.problems if p.severity == "error"] == []
-    assert reviewed.facts.prompt_tokens == (1,) * len(bundle.sample.prompts)  # ohwx
+    assert reviewed.facts.prompt_tokens == (4,) * len(bundle.sample.prompts)  # letters of ohwx
 
 
 def test_what_is_said_of_a_base_goes_with_it(tmp_path: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
@@ -16,14 +19,24 @@ from lorakit.runs.words import plural
 from lorakit.tui.captions import EditCaptions
 from lorakit.tui.field import Field, Line, PathLine
 from lorakit.tui.frame import StepScreen
-from lorakit.tui.words import lines, plain, problems
+from lorakit.tui.words import Throttle, lines, plain, problems
 from lorakit.wizard import look, summary
 from lorakit.wizard.paths import tidy
 from lorakit.wizard.state import State
 
+NAMED = 5
+"""So many files that cannot be used are named while others are still being looked at."""
+
 
 class PicturesScreen(StepScreen):
     """A folder and a trigger, and below them what the folder holds."""
+
+    @dataclass
+    class SoFar(Message):
+        """What has been seen by now."""
+
+        report: DatasetReport
+        asked: State
 
     STEP = "pictures"
     KEYS = "enter next   tab complete   pgup/pgdn read   F2 captions   esc back   F1 help"
@@ -35,6 +48,13 @@ class PicturesScreen(StepScreen):
         Binding("pageup", "read(-1)", "read back", id="pictures.back", priority=True),
         Binding("f2", "captions", "captions", id="pictures.captions", priority=True),
     ]
+
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
+        self._looked = ".."
+        """How many pictures have been looked at."""
+        self._seen: list[tuple[str, str]] = []
+        """What they came to."""
 
     def body(self) -> list[Widget]:
         """Two lines and the report."""
@@ -75,13 +95,34 @@ class PicturesScreen(StepScreen):
         self.state = self.gathered()
         asked = self.state
         self.say("")
-        self.query_one("#report", Static).update(plain("Looking at the pictures .."))
-        self.look(lambda progress: look.pictures(asked, progress))
+        self._looked, self._seen = "..", []
+        self._show_seen()
+
+        def see(progress: look.Progress) -> DatasetReport:
+            throttle = Throttle(1.0)
+
+            def partly(report: Callable[[], DatasetReport]) -> None:
+                if throttle.lets_through():
+                    self.post_message(self.SoFar(report(), asked))
+
+            return look.pictures(asked, progress, partly)
+
+        self.look(see)
 
     @on(StepScreen.Progressed)
     def _progressed(self, message: StepScreen.Progressed) -> None:
-        text = f"Looking at the pictures: {message.done} of {message.total}"
-        self.query_one("#report", Static).update(plain(text))
+        self._looked = f"{message.done:,} of {plural(message.total, 'picture')}"
+        self._show_seen()
+
+    @on(SoFar)
+    def _so_far(self, message: SoFar) -> None:
+        if message.asked is self.state and self.state.known.report is None:
+            self._seen = [*summary.of_pictures(message.report), *_broken(message.report)]
+            self._show_seen()
+
+    def _show_seen(self) -> None:
+        found = [("looked at", self._looked), *self._seen]
+        self.query_one("#report", Static).update(lines(found))
 
     @on(StepScreen.Found)
     def _found(self, message: StepScreen.Found) -> None:
@@ -169,3 +210,11 @@ class PicturesScreen(StepScreen):
             self.say(first.what, first.fix)
         else:
             super().action_next()
+
+
+def _broken(report: DatasetReport) -> Iterator[tuple[str, str]]:
+    """The first files that cannot be used."""
+    for label, found in zip(["error", *[""] * (NAMED - 1)], report.unusable, strict=False):
+        yield label, found.why
+    if len(report.unusable) > NAMED:
+        yield "", f"and {len(report.unusable) - NAMED:,} more"
