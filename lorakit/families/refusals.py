@@ -58,10 +58,15 @@ def told(error: Exception, model: str, revision: str) -> LorakitError:
     kind, said = _headers(error).get("X-Error-Code", ""), _headers(error).get("X-Error-Message", "")
     known = _has_token()
     if kind == "GatedRepo":
-        first = "" if known else f" and give a token of yours: {_TOKEN}"
+        first = "" if known else ", and give your token in HF_TOKEN or with `hf auth login`."
         return LorakitError(
             f"The base model {model} is gated ({code}): its licence has to be accepted first.",
             f"Accept it at {page}{first}",
+        )
+    if kind == "EntryNotFound":
+        return LorakitError(
+            f"The Hub lists a file of {model} that it does not have ({code}).",
+            f"Look at {page}/tree/main, and choose another model.",
         )
     if kind == "RevisionNotFound":
         return LorakitError(

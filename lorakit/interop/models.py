@@ -56,27 +56,26 @@ def found(
 
     Looks at pico, the Hub's cache, folders of other programs and what runs have used before.
     """
-    seen: set[str] = set()
-    models = []
-    for model in _all(environment, home or Path.home(), runs or runs_root()):
-        real = os.path.realpath(model.path)
+    pico = ASSETS / PICO
+    models = [Model(base=PICO, where="lorakit", path=pico, told=recognise(pico))]
+    for kept in hub_cache.models():
+        models += _of_hub(kept)
+    seen = {os.path.realpath(model.path) for model in models}
+    for where, path in _paths(environment, home or Path.home(), runs or runs_root()):
+        real = os.path.realpath(path)
         if real not in seen:
             seen.add(real)
-            models.append(model)
+            models.append(Model(base=str(path), where=where, path=path, told=recognise(path)))
     return tuple(models)
 
 
-def _all(environment: Mapping[str, str], home: Path, runs: Path) -> Iterator[Model]:
-    pico = ASSETS / PICO
-    yield Model(base=PICO, where="lorakit", path=pico, told=recognise(pico))
-    for kept in hub_cache.models():
-        yield from _of_hub(kept)
+def _paths(environment: Mapping[str, str], home: Path, runs: Path) -> Iterator[tuple[str, Path]]:
+    """Files and folders that may be models, and whose place each is in."""
     for place in places(environment, home):
         for path in below(place.folder):
-            where = place.owner or "folder"
-            yield Model(base=str(path), where=where, path=path, told=recognise(path))
+            yield place.owner or "folder", path
     for path in _used(runs):
-        yield Model(base=str(path), where="used before", path=path, told=recognise(path))
+        yield "used before", path
 
 
 def _of_hub(kept: hub_cache.Kept) -> Iterator[Model]:

@@ -198,6 +198,7 @@ class Work:
         if facts.folder is None and not synthetic:
             raise LorakitError(
                 f"The base model {base.model} is not on this machine.",
+                f"Fetch it: lorakit models get {base.model}\n"
                 "Random weights of the same sizes take the same time and memory: --synthetic.",
             )
         xformers = on_card and importlib.util.find_spec("xformers") is not None

@@ -71,7 +71,8 @@ def draw(args: argparse.Namespace) -> None:
     base = inspect(bundle.base, args.run)
     if base.folder is None:
         raise LorakitError(
-            f"The base model {base.model} is not on this machine.", "Train here first."
+            f"The base model {base.model} is not on this machine.",
+            f"Fetch it: lorakit models get {base.model}",
         )
     args.out.parent.mkdir(parents=True, exist_ok=True)
 

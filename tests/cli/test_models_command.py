@@ -115,8 +115,8 @@ def test_what_is_refused_is_an_exit_code_and_two_lines(
     assert done.stderr.splitlines() == [
         f"lorakit: error: The base model {MODEL} is gated (401): its licence has to be accepted"
         " first.",
-        f"  Accept it at {hub.address}/{MODEL} and give a token of yours: A token is read from"
-        " HF_TOKEN, or from what `hf auth login` keeps.",
+        f"  Accept it at {hub.address}/{MODEL}, and give your token in HF_TOKEN or with"
+        " `hf auth login`.",
     ]
 
 
@@ -160,6 +160,7 @@ def test_what_is_no_hub_id_is_said(lorakit: Command) -> None:
     assert "model.safetensors is no Hub id." in done.stderr
 
 
+@pytest.mark.slow
 def test_somebody_who_watches_sees_one_line_change(
     terminal: Callable[..., Terminal], tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ from huggingface_hub import constants
 from lorakit.bundle.models import PICO, Base
 from lorakit.errors import ExitCode, LorakitError
 from lorakit.families import arrival, download, hub, hub_cache, refusals
+from lorakit.families.base_model import inspect
 from lorakit.families.families import FAMILIES
 from lorakit.families.locate import locate, missing, revision
 from lorakit.families.shipped import ASSETS
@@ -67,7 +68,6 @@ def use(monkeypatch: pytest.MonkeyPatch, endpoint: str, cache: Path) -> None:
         "HF_HUB_CACHE": str(cache),
         "HF_HUB_OFFLINE": False,
         "HF_TOKEN_PATH": str(cache.with_name("token")),
-        "HF_HUB_DOWNLOAD_TIMEOUT": 2,
     }.items():
         monkeypatch.setattr(constants, name, value)
 
@@ -465,17 +465,18 @@ def test_only_half_precision_is_taken_where_there_is_no_other_and_said(served: H
     assert locate(BASE, Path()) == folder
 
 
-@pytest.mark.parametrize("taken", [True, False])
-def test_a_local_folder_is_never_passed_by_for_the_hub(
-    taken: bool, served: Hub, tmp_path: Path
+@pytest.mark.parametrize("model", [MODEL, "models/half.safetensors", "models/gone.safetensors"])
+def test_what_is_wrong_here_is_said_and_the_hub_is_not_asked_instead(
+    model: str, served: Hub, tmp_path: Path
 ) -> None:
-    """Damaged as it is, it is what was asked for."""
-    if taken:
-        (tmp_path / MODEL).mkdir(parents=True)
-        assert locate(BASE, tmp_path) == tmp_path / MODEL
-    else:
-        with pytest.raises(LorakitError, match="no file or folder here"):
-            locate(Base(model="models/gone.safetensors"), tmp_path)
+    (tmp_path / MODEL).mkdir(parents=True)
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "half.safetensors").write_bytes(b"\xff\0\0\0\0\0\0\0{")
+    with pytest.raises(LorakitError) as caught:
+        inspect(Base(model=model), tmp_path)
+    expected = {MODEL: "has no pico/model_index.json", "half": "is cut short", "gone": "no Hub id"}
+    [words] = [words for part, words in expected.items() if part in model]
+    assert words in caught.value.message
     assert served.asked == []
 
 
