@@ -8,9 +8,12 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hub import serving
+from single_files import small_shapes, write_header
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -43,9 +46,19 @@ def test_the_two_commands_for_a_fresh_machine_are_the_first() -> None:
     assert [" ".join(c) for c in COMMANDS if c[0] != "lorakit"] == FRESH
 
 
+@pytest.fixture
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The environment for a Hub that has the base and the file of the README."""
+    folder = tmp_path_factory.mktemp("hub") / "repository"
+    shutil.copytree(ROOT / "lorakit/assets/pico", folder)
+    write_header(folder / "x.safetensors", small_shapes())
+    with serving(folder, "owner/name") as served:
+        yield {"HF_ENDPOINT": served.address, "HF_HUB_OFFLINE": ""}
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_every_command_runs(tmp_path: Path) -> None:
+def test_every_command_runs(tmp_path: Path, hub: dict[str, str]) -> None:
     text = (ROOT / "examples/robots.toml").read_text(encoding="utf-8")
     shutil.copytree(ROOT / "examples/robots", tmp_path / "robots")
     shutil.copytree(ROOT / "examples/robots", tmp_path / "photos/dog")
@@ -73,7 +86,7 @@ def test_every_command_runs(tmp_path: Path) -> None:
         ran = subprocess.run(
             [sys.executable, "-m", "lorakit", *changed(command)],
             cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=300,
-            env={**os.environ, "TERM": "dumb"},
+            env={**os.environ, **hub, "TERM": "dumb"},
         )  # fmt: skip
         wizard = command in ([], ["new", "--from", "my-dog.toml"])  # it says what it needs instead
         differs = command[:1] == ["diff"]  # for the steps were changed
