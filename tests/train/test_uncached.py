@@ -63,10 +63,10 @@ def test_a_mask_that_changed_meanwhile_is_no_longer_the_one_that_was_looked_at(
     view = Epochs(wanted, report).view(0, report.pictures.index(masked))
     assert material.opened(masked, view).mask is not None
     Image.new("L", (8, 8), 9).save(mask)
-    with pytest.raises(LorakitError, match="0-mask.png has been changed"):
+    with pytest.raises(LorakitError, match=r"0-mask\.png has been changed"):
         material.opened(masked, view)
     mask.unlink()
-    with pytest.raises(LorakitError, match="0-mask.png cannot be read any more"):
+    with pytest.raises(LorakitError, match=r"0-mask\.png cannot be read any more"):
         material.opened(masked, view)
 
 
