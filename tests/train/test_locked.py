@@ -181,6 +181,7 @@ def test_repeats_settings_and_threads_are_named(
     Image.new("L", (8, 8), 99).save(mask)
     [remasked] = of_locks(before, locked(masked))
     assert remasked.what == "repeats, boxes or masks of the pictures"
+    mask.unlink()
     slower = locked(changed(own, train={"learning_rate": 1e-3}))
     assert [d.what for d in of_locks(then, slower)] == ["settings"]
     named = changed(own, sample={"every": 9}, save={"keep": 1}).model_copy(update={"name": "x"})
