@@ -152,4 +152,6 @@ def _of_datasets(then: LockedDataset, now: LockedDataset) -> Iterator[Difference
             pair = (old.caption_sha256, new.caption_sha256)
             yield Difference(f"caption of {name}", *pair, of_picture=True)
     if not named:
-        yield Difference("repeats of the pictures", then.digest[:16], now.digest[:16])
+        yield Difference(
+            "repeats, boxes or masks of the pictures", then.digest[:16], now.digest[:16]
+        )

@@ -78,10 +78,16 @@ def walk(root: Path, masks: bool = False, apart: Iterable[Path] = ()) -> Content
     walk.into(str(root), "")
     while walk.later:
         walk.follow(*walk.later.pop(0))
-    found = walk.done()
-    if masks:
-        found.masks = masks_among(found.pictures)
-        found.pictures = sorted(set(found.pictures) - set(found.masks.values()))
+    masked = masks_among(walk.found.pictures) if masks else {}
+    found = walk.done(set(masked.values()))
+    pictures = set(found.pictures)
+    found.masks = {name: mask for name, mask in masked.items() if name in pictures}
+    used = set(found.masks.values())
+    # Another one of the same picture, such as dog-mask.jpg beside dog-mask.png, is no picture.
+    stems = {os.path.splitext(name)[0] for name in masked.values()}
+    unused = {name for name in pictures - used if os.path.splitext(name)[0] in stems}
+    found.pictures = sorted(pictures - used - unused)
+    found.others |= dict.fromkeys(sorted(unused), "a mask that is not used")
     return found
 
 
@@ -170,11 +176,13 @@ class _Walk:
             self.found.others[name] = "a link to a folder that is here already"
             self.found.files += 1
 
-    def done(self) -> Contents:
-        """All in order, and without links to what is here anyway."""
+    def done(self, masks: set[str]) -> Contents:
+        """All in order, and without links to what is here anyway. Pictures may share a mask."""
         found, met = self.found, set(self._own)
         twice = set()
         for name, target in sorted(self._links.items()):
+            if name in masks:
+                continue
             if target in met:
                 twice.add(name)
             met.add(target)

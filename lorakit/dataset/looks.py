@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lorakit.dataset.alike import Impression
 from lorakit.dataset.pictures import Seen, examine, readers
-from lorakit.dataset.remembered import AT_ONCE, Memory, facts_of
+from lorakit.dataset.remembered import AT_ONCE, Memory, facts_of, settled
 from lorakit.errors import ExitCode, LorakitError
 
 AHEAD = 4
@@ -57,7 +57,7 @@ def looks(paths: Iterable[str], fresh: bool = False) -> Generator[Look | Lorakit
 
 
 _Told = tuple[Look | LorakitError, bool]
-"""A look, and whether the file stayed as it was meanwhile."""
+"""A look, and whether it holds for as long as the file looks the same."""
 
 
 _Begun = tuple[str, os.stat_result | None, Look | LorakitError | Future[_Told] | None]
@@ -105,7 +105,8 @@ def _read(path: str, before: os.stat_result) -> _Told:
         return error, False
     except OSError as error:
         return _unreadable(path, error), False
-    return look, facts_of(after) == facts_of(before)
+    # Asked here: by the time that it is its turn to be remembered, much may have happened.
+    return look, facts_of(after) == facts_of(before) and settled(after)
 
 
 def _unreadable(path: str, error: OSError) -> LorakitError:

@@ -113,9 +113,8 @@ class Memory:
         return [by_key.get(key) for key in keys]
 
     def keep(self, facts: os.stat_result, look: object) -> None:
-        """Remember what was seen of a file that had these facts before and after it was read."""
-        if time.time_ns() - facts.st_mtime_ns < RACY_NS:
-            return
+        """Remember what was seen of a file that had these facts before and after it was read, and
+        was `settled` then."""
         device, inode, *rest = facts_of(facts)
         self._new.append((device, inode, self._version, *rest, self._now, json.dumps(look)))
         if time.monotonic() - self._written > BATCH_SECONDS:
@@ -147,6 +146,11 @@ class Memory:
                 "update looks set met = ? where device = ? and inode = ?", met
             )
             self._database.execute("commit")
+
+
+def settled(file: os.stat_result) -> bool:
+    """Whether a file that is changed from now on will not look as it does."""
+    return time.time_ns() - file.st_mtime_ns >= RACY_NS
 
 
 def facts_of(file: os.stat_result) -> tuple[int, ...]:

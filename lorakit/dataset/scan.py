@@ -190,7 +190,7 @@ class _Source:
         whole = fit(seen.width, seen.height, shape.resolution, step, shape.buckets)
         beside = self.contents.masks.get(name)
         mask = self.masks[beside].sha256 if beside in self.masks else ""
-        if shape.masks == "alpha" and seen.alpha == "some":
+        if shape.masks == "alpha" and seen.alpha != "none":
             mask = "alpha"
         return Picture(
             folder=root,

@@ -23,6 +23,7 @@ def of_report(report: DatasetReport, dataset: Dataset) -> Iterator[Problem]:
     if report.pictures:
         yield from _boxes(report)
         yield from _flips(report, dataset)
+        yield from _clear(report)
         yield from _masks(report, dataset)
         yield from _prior(report, dataset)
 
@@ -52,6 +53,17 @@ def _flips(report: DatasetReport, dataset: Dataset) -> Iterator[Problem]:
             f"Pictures are mirrored, and {counted(len(sided), 'caption')} of them say left or "
             f"right: {listed(sided)}.",
             "--set dataset.flip=false, or leave left and right out of the captions.",
+        )
+
+
+def _clear(report: DatasetReport) -> Iterator[Problem]:
+    clear = [p.name for p in report.pictures if p.alpha == "all"]
+    if clear:
+        yield _warning(
+            "dataset.background",
+            f"{counted(len(clear), 'picture')} transparent all over, with nothing to be seen: "
+            f"{listed(clear)}.",
+            "Remove them, or save them again without transparency.",
         )
 
 

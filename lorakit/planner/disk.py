@@ -38,6 +38,9 @@ PICTURE_BYTES = 1_000_000
 LATENT_BYTES = 2 * 4 * 4
 """Of one cell in the cache: mean and deviation of four channels, fp32."""
 
+MASK_BYTES = 4
+"""Of one cell more, where a picture has a mask."""
+
 TEXT_BYTES = {"sd1": 77 * 768 * 4, "sd2": 77 * 1024 * 4, "sdxl": (77 * 2048 + 1280) * 4}
 """What the text encoders say of a caption, fp32."""
 
@@ -98,29 +101,34 @@ class Cached:
     pictures: int
     pixels: int
     """Of all of them together."""
+    masked: int
+    """Of these pixels, those of pictures with a mask."""
     texts: int
 
 
 def cached(bundle: Bundle, report: DatasetReport) -> Cached:
     """All versions of pictures and captions that are cached, and the prompts, which always are."""
     shape, memory = bundle.dataset, bundle.memory
-    pictures = pixels = texts = 0
+    pictures = pixels = masked = texts = 0
     for p in report.pictures if memory.cache_latents else ():
         versions = shape.variants if views.varies(p, shape) else 1
         pictures += versions
-        pixels += versions * p.fit.width * p.fit.height
+        area = versions * p.fit.width * p.fit.height
+        pixels += area
+        masked += area if p.mask else 0
     if memory.cache_text:
         varied = [p for p in report.pictures if wording.varies(shape.captions, p.captions)]
         plain = {p.caption for p in report.pictures} if len(varied) < len(report.pictures) else ()
         texts = len(plain) + shape.variants * len(varied)
     prompts = {*bundle.sample.prompts, bundle.sample.negative}
-    return Cached(pictures=pictures, pixels=pixels, texts=texts + len(prompts))
+    texts += len(prompts)
+    return Cached(pictures=pictures, pixels=pixels, masked=masked, texts=texts)
 
 
 def cache_bytes(bundle: Bundle, base: BaseFacts | None, report: DatasetReport) -> int:
     """What latents and captions take in the cache, all of them new to it."""
     kept, factor = cached(bundle, report), base.latent_factor if base else 8
-    latents = kept.pixels // factor**2 * LATENT_BYTES
+    latents = (kept.pixels * LATENT_BYTES + kept.masked * MASK_BYTES) // factor**2
     return latents + kept.texts * TEXT_BYTES[bundle.base.family]
 
 

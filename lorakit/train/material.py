@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from PIL import Image
@@ -91,26 +92,32 @@ class Opened:
 def opened(picture: Picture, view: View) -> Opened:
     """A picture of the dataset as a view of it shows it.
 
-    Raises LorakitError where it is not the one any more that the report is of: what it gives would
-    be kept under the name of another.
+    Raises LorakitError where it or its mask is not the one any more that the report is of: what
+    they give would be kept under the name of another.
     """
+    path, mask_path = picture.path, picture.mask_path
+    _unchanged(path, picture.name, picture.sha256)
+    if mask_path is not None and view.mask:
+        _unchanged(mask_path, f"The mask {picture.mask_name}", view.mask)
+    return Opened(path.name, prepare(path, view), mask(path, mask_path, view))
+
+
+def _unchanged(path: Path, name: str, sha256: str) -> None:
     try:
-        with picture.path.open("rb") as file:
-            same = hashlib.file_digest(file, "sha256").hexdigest() == picture.sha256
+        with path.open("rb") as file:
+            same = hashlib.file_digest(file, "sha256").hexdigest() == sha256
     except OSError as error:
         raise LorakitError(
-            f"{picture.name} cannot be read any more: {error.strerror or error}.",
+            f"{name} cannot be read any more: {error.strerror or error}.",
             "Put it back, and go on with lorakit train --resume.",
             ExitCode.DATA,
         ) from error
     if not same:
         raise LorakitError(
-            f"{picture.name} has been changed since this training looked at it.",
-            "Leave pictures alone while they are trained on, and start again.",
+            f"{name} has been changed since this training looked at it.",
+            "Leave pictures and masks alone while they are trained on, and start again.",
             ExitCode.DATA,
         )
-    path = picture.path
-    return Opened(path.name, prepare(path, view), mask(path, picture.mask_path, view))
 
 
 class LiveLatents:

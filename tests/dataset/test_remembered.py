@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -107,6 +108,31 @@ def test_other_bytes_of_the_same_size_and_time_are_noticed(
     after = looked(folder)
     assert decoded == ["3.png"]
     assert after.digest != before.digest
+
+
+def test_what_had_just_been_written_when_it_was_read_is_not_remembered_later(
+    folder: Path, decoded: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks for looks may take long before asking for the next one."""
+    paths = [str(folder / "4.png"), str(folder / "3.png")]
+    os.utime(paths[1])
+    read, done = looks._read, threading.Event()
+
+    def noted(path: str, before: os.stat_result) -> looks._Told:
+        told = read(path, before)
+        if path == paths[1]:
+            done.set()
+        return told
+
+    monkeypatch.setattr(looks, "_read", noted)
+    asked = looks.looks(paths)
+    next(asked)
+    assert done.wait(60)
+    monkeypatch.setattr(remembered.time, "time_ns", lambda: os.stat(paths[1]).st_mtime_ns + 10**11)
+    list(asked)
+    decoded.clear()
+    list(looks.looks(paths))
+    assert decoded == ["3.png"]
 
 
 def test_what_has_just_been_written_is_not_remembered(folder: Path, decoded: list[str]) -> None:

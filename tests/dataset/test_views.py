@@ -141,6 +141,43 @@ def test_a_mask_beside_a_picture_is_none_to_be_learned(tmp_path: Path) -> None:
     assert scanned(tmp_path, masks="files").digest != report.digest
 
 
+def test_a_second_mask_is_none_to_be_learned_either(tmp_path: Path) -> None:
+    picture(tmp_path / "dog.jpg", 128, 64)
+    for suffix in ("png", "jpg"):
+        Image.new("L", (128, 64), 255).save(tmp_path / f"dog-mask.{suffix}")
+    (tmp_path / "dog-mask.txt").write_text("a mask")
+    report = scanned(tmp_path, masks="files")
+    assert [(p.name, p.mask_name) for p in report.pictures] == [("dog.jpg", "dog-mask.jpg")]
+    assert {o.name: o.why for o in report.others}["dog-mask.png"] == "a mask that is not used"
+    assert sum(report.account.values()) == report.files == 4
+
+
+def test_pictures_share_a_mask_by_a_link(tmp_path: Path) -> None:
+    """Also the mask of a link that is no picture of its own is none."""
+    for number, name in enumerate(("a.jpg", "b.jpg")):
+        picture(tmp_path / name, shade=number * 99)
+    Image.new("L", (64, 64), 255).save(tmp_path / "a-mask.png")
+    Image.new("L", (64, 64), 200).save(tmp_path / "c-mask.png")
+    (tmp_path / "b-mask.png").symlink_to("a-mask.png")
+    (tmp_path / "c.jpg").symlink_to("a.jpg")
+    report = scanned(tmp_path, masks="files")
+    masks = [(p.name, p.mask_name) for p in report.pictures]
+    assert masks == [("a.jpg", "a-mask.png"), ("b.jpg", "b-mask.png")]
+    assert report.pictures[0].mask == report.pictures[1].mask
+    assert {o.name for o in report.others} == {"c.jpg", "c-mask.png"}
+    assert sum(report.account.values()) == report.files == 6
+
+
+def test_a_picture_with_nothing_to_be_seen_is_named_and_as_mask_teaches_nothing(
+    tmp_path: Path,
+) -> None:
+    Image.new("RGBA", (64, 64), (255, 0, 0, 0)).save(tmp_path / "a.png")
+    assert "a.png" in found(scanned(tmp_path), "transparent all over").what
+    report = scanned(tmp_path, masks="alpha")
+    assert [p.mask for p in report.pictures] == ["alpha"]
+    assert "transparent nowhere" not in str(report.findings)
+
+
 def test_pictures_named_like_masks_are_named_where_masks_are_off(tmp_path: Path) -> None:
     picture(tmp_path / "dog.jpg")
     picture(tmp_path / "dog-mask.png", shade=9)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from lorakit.bundle.models import Bundle
+from lorakit.dataset.scan import scan
 from lorakit.families.base_model import BaseFacts, Extent, inspect
 from lorakit.families.shipped import ASSETS
 from lorakit.planner.disk import (
@@ -18,6 +21,7 @@ from lorakit.planner.disk import (
     RESERVE_BYTES,
     Written,
     adapter_bytes,
+    cache_bytes,
     checkpoint_bytes,
     needed_bytes,
 )
@@ -99,3 +103,18 @@ def test_a_run_that_goes_on_needs_room_for_what_is_to_come(
     least = stopped * size + 2 * adapter_bytes(wanted, None)
     assert least < more < least + size + RESERVE_BYTES + 5 * PICTURE_BYTES
     assert more <= needed_bytes(wanted, None)
+
+
+def test_masks_are_in_the_cache_as_well(tmp_path: Path, pico: BaseFacts) -> None:
+    """Four bytes more for each cell of a picture that has one, in all its versions."""
+    Image.new("RGB", (64, 64), "red").save(tmp_path / "a.png")
+    Image.new("RGB", (64, 64), "blue").save(tmp_path / "b.png")
+    Image.new("L", (64, 64), 255).save(tmp_path / "a-mask.png")
+    shape = {"sources": [{"path": str(tmp_path)}], "resolution": 64, "masks": "files"}
+    wanted = bundle(dataset={**shape, "flip": True, "variants": 3})
+    report = scan(wanted.dataset, tmp_path, pico)
+    plain = dataclasses.replace(
+        report, pictures=tuple(dataclasses.replace(p, mask="") for p in report.pictures)
+    )
+    more = cache_bytes(wanted, pico, report) - cache_bytes(wanted, pico, plain)
+    assert more == 3 * (64 // pico.latent_factor) ** 2 * 4

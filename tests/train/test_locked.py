@@ -170,7 +170,18 @@ def test_repeats_settings_and_threads_are_named(
     then = locked(own)
     source = {"path": own.dataset.sources[0].path, "repeats": 2}
     repeated = locked(changed(own, dataset={"sources": [source]}))
-    assert {d.what for d in of_locks(then, repeated)} == {"settings", "repeats of the pictures"}
+    assert {d.what for d in of_locks(then, repeated)} == {
+        "settings",
+        "repeats, boxes or masks of the pictures",
+    }
+    masked = changed(own, dataset={"masks": "files"})
+    mask = tmp_path / "photos" / "0-mask.png"
+    Image.new("L", (8, 8), 255).save(mask)
+    before = locked(masked)
+    Image.new("L", (8, 8), 99).save(mask)
+    [remasked] = of_locks(before, locked(masked))
+    assert remasked.what == "repeats, boxes or masks of the pictures"
+    mask.unlink()
     slower = locked(changed(own, train={"learning_rate": 1e-3}))
     assert [d.what for d in of_locks(then, slower)] == ["settings"]
     named = changed(own, sample={"every": 9}, save={"keep": 1}).model_copy(update={"name": "x"})

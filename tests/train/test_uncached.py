@@ -12,7 +12,10 @@ from trainings import batches, changed, trained, watched
 
 from lorakit.bundle.models import Bundle
 from lorakit.cache import shelves
+from lorakit.errors import LorakitError
+from lorakit.train import material, prepare
 from lorakit.train.batches import Batches
+from lorakit.train.epochs import Epochs
 from lorakit.train.step import Batch
 
 LIVE = {"cache_latents": False, "cache_text": False}
@@ -42,6 +45,29 @@ def test_batches_are_the_same_bit_by_bit(
             pairs = list(zip(tensors(mine), tensors(theirs), strict=True))
             assert len(pairs) == (6 if family == "sdxl" else 4)
             assert all(torch.equal(a, b) for a, b in pairs)
+
+
+@pytest.mark.parametrize("memory", [{}, LIVE])
+def test_a_mask_that_changed_meanwhile_is_no_longer_the_one_that_was_looked_at(
+    bundle: Bundle, tmp_path: Path, memory: dict[str, bool]
+) -> None:
+    """What it gives would lie in the cache under the name of the one before."""
+    folder = tmp_path / "pictures"
+    shutil.copytree(bundle.dataset.sources[0].path, folder)
+    mask = folder / "0-mask.png"
+    Image.new("L", (8, 8), 255).save(mask)
+    shape = {"sources": [{"path": str(folder), "trigger": "ohwx"}], "masks": "files"}
+    wanted = changed(bundle, dataset=shape, memory=memory)
+    _, report = prepare.look(wanted, Path("/"))
+    [masked] = [p for p in report.pictures if p.mask]
+    view = Epochs(wanted, report).view(0, report.pictures.index(masked))
+    assert material.opened(masked, view).mask is not None
+    Image.new("L", (8, 8), 9).save(mask)
+    with pytest.raises(LorakitError, match=r"0-mask\.png has been changed"):
+        material.opened(masked, view)
+    mask.unlink()
+    with pytest.raises(LorakitError, match=r"0-mask\.png cannot be read any more"):
+        material.opened(masked, view)
 
 
 def test_sizes_that_share_no_batch_cut_nothing_else_off(bundle: Bundle, tmp_path: Path) -> None:
