@@ -115,9 +115,8 @@ def _pictures(state: State) -> State:
         look.folder(path, state.folder)
         trigger = _line("trigger word, empty for none", first.trigger)
         chosen = state.answering(state.answers.with_folder(path=path, trigger=trigger))
-        chosen = chosen.knowing(sources=look.sources(chosen))
         report = look.pictures(chosen, _quiet)
-        _tell([*summary.of_sources(chosen.known.sources), *summary.of_pictures(report)])
+        _tell([*summary.of_pictures(report)])
         streams.problems(report.findings)
         if not report.pictures:
             raise LorakitError("There is nothing to learn from there.", "Give another folder.")

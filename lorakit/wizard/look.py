@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from lorakit.bundle.models import PICO, Base, Bundle, Dataset
 from lorakit.bundle.paths import resolve
 from lorakit.bundle.problems import Problem
-from lorakit.dataset.layout import layout
 from lorakit.dataset.report import DatasetReport
 from lorakit.dataset.scan import scan
 from lorakit.errors import LorakitError
@@ -22,21 +20,11 @@ from lorakit.interop.models import Model, found
 from lorakit.planner.check import check
 from lorakit.planner.facts import Facts
 from lorakit.survey import survey
-from lorakit.wizard.answers import OF_BASE, Answers, Folder
+from lorakit.wizard.answers import OF_BASE, Answers
 from lorakit.wizard.state import State
 from lorakit.wizard.steps import NAMES
 
-__all__ = [
-    "Reviewed",
-    "again",
-    "base",
-    "folder",
-    "machine",
-    "models",
-    "pictures",
-    "review",
-    "sources",
-]
+__all__ = ["Reviewed", "again", "base", "folder", "machine", "models", "pictures", "review"]
 
 Progress = Callable[[int, int], None]
 Partly = Callable[[Callable[[], DatasetReport]], None]
@@ -74,25 +62,6 @@ def folder(path: str, here: Path) -> Path:
     return place
 
 
-def sources(state: State) -> tuple[Folder, ...]:
-    """What the folders of the answers are, by the names in them, each path as it was typed.
-
-    A folder with repeats of its own stays as it is. Raises LorakitError.
-    """
-    found: list[Folder] = []
-    for given in state.answers.folders:
-        place = Path(resolve(_path(given.path), state.folder)) if given.path else None
-        if place is None or given.repeats != 1:
-            found.append(given)
-            continue
-        for source in layout(place):
-            below = os.path.relpath(source.path, place)
-            path = given.path if below == "." else f"{given.path}/{below}"
-            trigger = given.trigger or source.trigger
-            found.append(replace(given, path=path, repeats=source.repeats, trigger=trigger))
-    return tuple(found)
-
-
 def pictures(
     state: State, progress: Progress, partly: Partly = lambda report: None
 ) -> DatasetReport:
@@ -101,12 +70,11 @@ def pictures(
     `partly` is called behind `progress`, with a function that makes a report of what has been seen
     by then.
     """
-    folders = state.known.sources or state.answers.folders
-    given = [{**asdict(f), "path": _path(f.path)} for f in folders if f.path]
-    if not given:
+    sources = [{**asdict(f), "path": _path(f.path)} for f in state.answers.folders if f.path]
+    if not sources:
         raise LorakitError("No folder of pictures is given.", "Type or paste the path of one.")
     shape = {key: state.proposal.value(f"dataset.{key}") for key in ("resolution", "buckets")}
-    dataset = Dataset.model_validate({**shape, "sources": given})
+    dataset = Dataset.model_validate({**shape, "sources": sources})
     base = state.known.base or usual("sd1")
     return scan(dataset, state.folder, base, progress, partly=partly)
 
@@ -123,7 +91,6 @@ def again(state: State, step: str, progress: Progress) -> tuple[State, str]:
             if earlier == "base":
                 state = state.knowing(base=base(state.answers, state.folder))
             elif earlier == "pictures":
-                state = state.knowing(sources=sources(state))
                 state = state.knowing(report=pictures(state, progress))
         except LorakitError:
             return state, earlier

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -29,8 +29,6 @@ class Known:
     hardware: Hardware | None = None
     base: BaseFacts | None = None
     report: DatasetReport | None = None
-    sources: tuple[Folder, ...] | None = None
-    """What the answers' folders are by the names in them: `40_ohwx man` is one of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +68,7 @@ def propose(answers: Answers, known: Known, presets: Sequence[Preset]) -> Propos
     changed = copy.deepcopy(recommended)
     for key, value in answers.changes.items():
         _put(changed, key, value)
-    changed.setdefault("dataset", {})["sources"] = _sources(known.sources or answers.folders)
+    changed.setdefault("dataset", {})["sources"] = _sources(answers)
     bundle, problems = read.check(changed)
     values = tables(bundle) if bundle else merge(recommended, changed)
     return Proposal(
@@ -178,8 +176,12 @@ def _family(answers: Answers, known: Known) -> str:
     return known.base.family if known.base else answers.family
 
 
-def _sources(folders: Iterable[Folder]) -> list[dict[str, Any]]:
-    return [asdict(folder) for folder in folders if folder.path]
+def _sources(answers: Answers) -> list[dict[str, Any]]:
+    return [_source(folder) for folder in answers.folders if folder.path]
+
+
+def _source(folder: Folder) -> dict[str, Any]:
+    return asdict(folder)
 
 
 _HEAD = {"name": "x", "dataset": {"sources": [{"path": "."}]}}

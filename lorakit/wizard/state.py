@@ -35,7 +35,7 @@ class State:
         if _base(answers) != _base(self.answers):
             known = dataclasses.replace(known, base=None, report=None)
         if answers.folders != self.answers.folders:
-            known = dataclasses.replace(known, report=None, sources=None)
+            known = dataclasses.replace(known, report=None)
         return dataclasses.replace(self, answers=answers, known=known)
 
     def knowing(self, **found: Any) -> State:

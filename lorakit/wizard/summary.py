@@ -17,7 +17,6 @@ from lorakit.planner.facts import Facts
 from lorakit.runs.launch import predicted
 from lorakit.runs.lines import predictions
 from lorakit.runs.words import UNKNOWN, number, plural, size
-from lorakit.wizard.answers import Folder
 from lorakit.wizard.steps import step_of
 
 Line = tuple[str, str]
@@ -75,17 +74,6 @@ def of_base(base: BaseFacts) -> Iterator[Line]:
         yield "place", str(base.folder)
     for note in base.notes:
         yield "note", note
-
-
-def of_sources(folders: Sequence[Folder] | None, limit: int = 4) -> Iterator[Line]:
-    """The folders that are sources of their own, where that is more than the one that was typed."""
-    if folders and any(f.repeats > 1 for f in folders):
-        for number, one in enumerate(folders[:limit]):
-            trigger = f', trigger "{one.trigger}"' if one.trigger else ""
-            words = f"{one.path}  {plural(one.repeats, 'time')}{trigger}"
-            yield "" if number else "sources", words
-        if len(folders) > limit:
-            yield "", f"and {len(folders) - limit} more"
 
 
 def of_pictures(report: DatasetReport) -> Iterator[Line]:

@@ -7,7 +7,6 @@ from pathlib import Path
 import place
 import pytest
 import single_files
-from PIL import Image
 
 from lorakit.bundle.problems import Problem
 from lorakit.bundle.read import read
@@ -192,30 +191,3 @@ def test_the_bases_of_this_machine_are_those_that_an_answer_can_name(
     good = single_files.write_header(folder / "good.safetensors", single_files.small_shapes())
     (folder / "broken.safetensors").write_bytes(b"")
     assert [model.base for model in look.models()] == [str(good)]
-
-
-def test_folders_that_say_repeats_are_sources_of_their_own(tmp_path: Path) -> None:
-    for name, captioned in (("40_ohwx man", False), ("3_dog", True)):
-        (tmp_path / "img" / name).mkdir(parents=True)
-        Image.new("RGB", (64, 64), (len(name), 0, 0)).save(tmp_path / "img" / name / "a.png")
-        if captioned:
-            (tmp_path / "img" / name / "a.txt").write_text("a dog")
-    answers = Answers(folders=(Folder(path="img"),))
-    state = begin(tmp_path, answers)
-    state = state.knowing(sources=look.sources(state))
-    assert state.known.sources == (
-        Folder(path="img/3_dog", repeats=3),
-        Folder(path="img/40_ohwx man", repeats=40, trigger="ohwx man"),
-    )
-    report = look.pictures(state, lambda done, total: None)
-    assert report.epoch == 43
-    bundle = state.knowing(report=report).proposal.bundle
-    assert bundle is not None
-    assert [(s.path, s.repeats, s.trigger) for s in bundle.dataset.sources] == [
-        ("img/3_dog", 3, ""),
-        ("img/40_ohwx man", 40, "ohwx man"),
-    ]
-    # Another folder is another matter, and repeats that a bundle gives are not read from names.
-    assert state.answering(answers.with_folder(path="other")).known.sources is None
-    given = begin(tmp_path, Answers(folders=(Folder(path="img/3_dog", repeats=5),)))
-    assert look.sources(given) == (Folder(path="img/3_dog", repeats=5),)

@@ -98,15 +98,14 @@ class PicturesScreen(StepScreen):
         self._looked, self._seen = "..", []
         self._show_seen()
 
-        def see(progress: look.Progress) -> State:
-            here = asked.knowing(sources=look.sources(asked))
+        def see(progress: look.Progress) -> DatasetReport:
             throttle = Throttle(1.0)
 
             def partly(report: Callable[[], DatasetReport]) -> None:
                 if throttle.lets_through():
                     self.post_message(self.SoFar(report(), asked))
 
-            return here.knowing(report=look.pictures(here, progress, partly))
+            return look.pictures(asked, progress, partly)
 
         self.look(see)
 
@@ -127,14 +126,12 @@ class PicturesScreen(StepScreen):
 
     @on(StepScreen.Found)
     def _found(self, message: StepScreen.Found) -> None:
-        if message.asked is self.state and isinstance(message.result, State):
-            self.state = message.result
-            if self.state.known.report:
-                self._show(self.state.known.report)
+        if message.asked is self.state and isinstance(message.result, DatasetReport):
+            self.state = self.state.knowing(report=message.result)
+            self._show(message.result)
 
     def _show(self, report: DatasetReport) -> None:
-        sources = summary.of_sources(self.state.known.sources)
-        found = [*sources, *summary.of_pictures(report)]
+        found = [*summary.of_pictures(report)]
         if report.findings:
             found += [("", ""), *problems(report.findings)]
         self.query_one("#report", Static).update(lines(found))
@@ -199,7 +196,7 @@ class PicturesScreen(StepScreen):
 
     def _edited(self, changed: bool | None) -> None:
         if changed:
-            self.state = self.gathered().knowing(report=None, sources=None)
+            self.state = self.gathered().knowing(report=None)
             self._look()
 
     def action_next(self) -> None:
