@@ -24,7 +24,7 @@ def change(
 
     Without a terminal to ask on nothing is written unless `yes` is given.
     """
-    plans = [planned(folder) for folder in _folders(paths)]
+    plans = [planned(folder) for folder in edits.outermost(_folders(paths))]
     for plan in plans:
         for error in plan.refused:
             streams.report(error)
@@ -32,26 +32,30 @@ def change(
     same = sum(plan.same for plan in plans)
     streams.out(*_differences(plans, None if every else SHOWN))
     streams.out(f"{plural(count, 'caption')} would change, {same} would stay as {_are(same)}.")
+    elsewhere = sum(plan.elsewhere for plan in plans)
+    if elsewhere:
+        streams.err(
+            f"{plural(elsewhere, 'picture')} with captions in .json files or tables, which stay as "
+            "they are."
+        )
     if any(plan.refused for plan in plans):
         raise LorakitError(
-            f"{plural(sum(len(p.refused) for p in plans), 'file')} cannot be read as a caption, "
-            "so nothing is written.",
-            "Mend them first, or name other folders.",
+            f"{plural(sum(len(p.refused) for p in plans), 'problem')}, so nothing is written.",
+            "Mend that first, or name other folders.",
             ExitCode.DATA,
         )
     if not count:
         return 0
     if not yes and not _agreed():
         return 0
-    for plan in plans:
-        journal.apply(plan)
+    journal.apply(*plans)
     streams.err(f"{plural(count, 'caption')} changed. lorakit captions undo takes it back.")
     return 0
 
 
 def undo(paths: list[Path], *, yes: bool, force: bool) -> int:
     """Show what the last change in some folders was, and take it back once that is agreed to."""
-    entries = [entry for folder in _folders(paths) if (entry := journal.last(folder))]
+    entries = journal.newest(_folders(paths))
     if not entries:
         raise LorakitError(
             "There is no change to take back.", "Changes are kept in the folder they were made in."
@@ -62,7 +66,7 @@ def undo(paths: list[Path], *, yes: bool, force: bool) -> int:
         streams.out(*_listed(back, SHOWN))
     if not yes and not _agreed():
         return 0
-    count = sum(journal.undo(entry, force=force) for entry in entries)
+    count = journal.undo(*entries, force=force)
     streams.err(f"{plural(count, 'caption')} as before.")
     return 0
 
@@ -70,7 +74,7 @@ def undo(paths: list[Path], *, yes: bool, force: bool) -> int:
 def count(paths: list[Path], limit: int, separator: str, as_json: bool) -> int:
     """Print how many captions hold each tag."""
     counts = Counter[str]()
-    for folder in _folders(paths):
+    for folder in edits.outermost(_folders(paths)):
         counts += edits.tags(folder, separator)
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     if as_json:

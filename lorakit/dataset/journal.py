@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,43 +33,61 @@ class Entry:
     edits: tuple[Edit, ...]
 
 
-def apply(plan: Plan) -> Entry | None:
-    """Make a change; None where there is nothing to do.
+def apply(*plans: Plan) -> tuple[Entry, ...]:
+    """Make one change in one or several folders; an entry for each in which there is something to
+    do.
 
-    The old texts are on the disk before the first file changes. Raises LorakitError (code DATA)
-    where a file is not as it was when the change was planned, and then nothing is written, or
-    where one cannot be written, and then `undo` takes back those that were.
+    All old texts are on the disk before the first file changes; a link stays one, and what it leads
+    to changes. Raises LorakitError (code DATA) where a file is not as it was when the change was
+    planned, and then nothing is written, or where one cannot be written, and then `undo` takes back
+    those that were.
     """
-    if not plan.edits:
-        return None
-    moved = [e.name for e in plan.edits if _now(plan.folder / e.name) != e.before]
+    plans = tuple(plan for plan in plans if plan.edits)
+    moved = [e.name for p in plans for e in p.edits if _now(p.folder / e.name) != e.before]
     if moved:
         raise LorakitError(
             f"{_named(moved)} changed since the difference was shown; nothing was written.",
             "Look at the difference again.",
             ExitCode.DATA,
         )
-    shelf = plan.folder / FOLDER
-    entry = Entry(
-        path=shelf / f"{_next(shelf):06d}.json",
-        folder=plan.folder,
-        what=plan.what,
-        when=time.time(),
-        edits=plan.edits,
+    now = time.time()
+    entries = tuple(
+        Entry(
+            path=plan.folder / FOLDER / f"{_next(plan.folder / FOLDER):06d}.json",
+            folder=plan.folder,
+            what=plan.what,
+            when=now,
+            edits=plan.edits,
+        )
+        for plan in plans
     )
     try:
-        shelf.mkdir(exist_ok=True)
-        durable.sweep(shelf)
-        durable.write(entry.path, json.dumps(_as_dict(entry)).encode("ascii"))
-        for edit in plan.edits:
-            durable.write(plan.folder / edit.name, edit.after)
+        for entry in entries:
+            entry.path.parent.mkdir(exist_ok=True)
+            durable.sweep(entry.path.parent)
+            durable.write(entry.path, json.dumps(_as_dict(entry)).encode("ascii"))
+        for entry in entries:
+            for place in {(entry.folder / edit.name).parent for edit in entry.edits}:
+                durable.sweep(place)  # what a kill has left of an earlier change
+            for edit in entry.edits:
+                _write(entry.folder / edit.name, edit.after)
     except OSError as error:
         raise LorakitError(
-            f"{error.filename or plan.folder} cannot be written: {error.strerror or error}.",
+            f"{error.filename or 'A caption'} cannot be written: {error.strerror or error}.",
             "Allow writing there. What was changed before it, lorakit captions undo takes back.",
             ExitCode.DATA,
         ) from error
-    return entry
+    return entries
+
+
+def newest(folders: Iterable[Path]) -> tuple[Entry, ...]:
+    """The last change that was made in any of some folders: an entry for each that it changed.
+
+    Raises what `last` raises.
+    """
+    entries = [entry for folder in folders if (entry := last(folder))]
+    when = max((entry.when for entry in entries), default=None)
+    return tuple(entry for entry in entries if entry.when == when)
 
 
 def last(folder: Path) -> Entry | None:
@@ -95,18 +115,23 @@ def changed_since(entry: Entry) -> list[str]:
     return [e.name for e in entry.edits if _now(entry.folder / e.name) not in (e.after, e.before)]
 
 
-def undo(entry: Entry, *, force: bool = False) -> int:
+def undo(*entries: Entry, force: bool = False) -> int:
     """Take a change back; returns how many files have their old text again.
 
-    Raises LorakitError (code DATA) where files were changed after it, unless `force` is given.
+    Raises LorakitError (code DATA) where files were changed after it, unless `force` is given, and
+    then none is touched.
     """
-    moved = changed_since(entry)
+    moved = [name for entry in entries for name in changed_since(entry)]
     if moved and not force:
         raise LorakitError(
             f"{_named(moved)} changed after that; nothing was taken back.",
             "--force puts the old text there all the same, and what is there now is lost.",
             ExitCode.DATA,
         )
+    return sum(map(_undo, entries))
+
+
+def _undo(entry: Entry) -> int:
     count = 0
     try:
         for edit in entry.edits:
@@ -116,25 +141,38 @@ def undo(entry: Entry, *, force: bool = False) -> int:
             if edit.before is None:
                 path.unlink()
             else:
-                durable.write(path, edit.before)
+                _write(path, edit.before)
             count += 1
         entry.path.unlink()
-        if not _names(entry.path.parent):
-            entry.path.parent.rmdir()
     except OSError as error:
         raise LorakitError(
             f"{error.filename or entry.folder} cannot be written: {error.strerror or error}.",
             "Allow writing there, and undo again.",
             ExitCode.DATA,
         ) from error
+    if not _names(entry.path.parent):
+        durable.sweep(entry.path.parent)
+        with contextlib.suppress(OSError):  # somebody else has put something there
+            entry.path.parent.rmdir()
     return count
 
 
+def _write(path: Path, data: bytes) -> None:
+    durable.write(Path(os.path.realpath(path)), data)
+
+
 def _now(path: Path) -> bytes | None:
+    """What a file holds; None where there is none. Raises LorakitError where nobody can tell."""
     try:
         return path.read_bytes()
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise LorakitError(
+            f"{path} cannot be read: {error.strerror or error}.",
+            "Allow reading it.",
+            ExitCode.DATA,
+        ) from error
 
 
 def _names(shelf: Path) -> list[str]:

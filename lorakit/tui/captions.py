@@ -72,7 +72,7 @@ class EditCaptions(ModalScreen[bool]):
 
     def __init__(self, folders: Sequence[Path], trigger: str) -> None:
         super().__init__()
-        self._folders = tuple(folders)
+        self._folders = tuple(edits.outermost(folders))
         self._trigger = trigger
         self._action: _Action | None = None
         self._agreed: Callable[[], str] | None = None
@@ -195,33 +195,37 @@ def _look(action: _Action, typed: list[str], folders: Sequence[Path]) -> EditCap
         text = "\n".join(f"{number:>6}  {clean(tag)}" for tag, number in ranked[:500])
         return EditCaptions.Shown(text, plural(len(ranked), "different tag") + ".")
     if action.name == "undo":
-        entries = [entry for folder in folders if (entry := journal.last(folder))]
-        return _undoing(entries)
+        return _undoing(journal.newest(folders))
     plans = [_plan(action.name, typed, folder) for folder in folders]
     for plan in plans:
         for error in plan.refused:
             raise error
     rows = [(e.name, e.old, e.new) for plan in plans for e in plan.edits]
+    elsewhere = sum(plan.elsewhere for plan in plans)
+    more = (
+        f" {plural(elsewhere, 'picture')} with captions in .json files or tables stay as they are."
+        if elsewhere
+        else ""
+    )
     if not rows:
-        return EditCaptions.Shown("", "No caption would change.")
+        return EditCaptions.Shown("", f"No caption would change.{more}")
 
     def write() -> str:
-        for plan in plans:
-            journal.apply(plan)
+        journal.apply(*plans)
         return f"{plural(len(rows), 'caption')} changed; the old texts are kept."
 
     return EditCaptions.Shown(
-        _listed(rows), f"{plural(len(rows), 'caption')} would change. Enter writes.", write
+        _listed(rows), f"{plural(len(rows), 'caption')} would change. Enter writes.{more}", write
     )
 
 
-def _undoing(entries: list[Entry]) -> EditCaptions.Shown:
+def _undoing(entries: Sequence[Entry]) -> EditCaptions.Shown:
     if not entries:
         return EditCaptions.Shown("", "There is no change to take back.")
     rows = [(e.name, e.new, e.old) for entry in entries for e in entry.edits]
 
     def back() -> str:
-        return f"{plural(sum(journal.undo(entry) for entry in entries), 'caption')} as before."
+        return f"{plural(journal.undo(*entries), 'caption')} as before."
 
     what = "; ".join(dict.fromkeys(clean(entry.what) for entry in entries))
     return EditCaptions.Shown(_listed(rows), f"This takes back: {what}.", back)
