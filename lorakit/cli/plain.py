@@ -108,13 +108,16 @@ def _base(state: State) -> State:
 
 
 def _pictures(state: State) -> State:
-    first = state.answers.folders[0]
+    answers = state.answers
 
     def take() -> State:
-        path = tidy(_line("folder of pictures", first.path), state.folder)
+        path = tidy(_line("folder of pictures", answers.typed), state.folder)
         look.folder(path, state.folder)
-        trigger = _line("trigger word, empty for none", first.trigger)
-        chosen = state.answering(state.answers.with_folder(path=path, trigger=trigger))
+        trigger = answers.folders[0].trigger if path == answers.typed else ""
+        chosen = look.laid_out(state.answering(answers.with_typed(path, trigger)))
+        _tell([*summary.of_folders(chosen.answers.folders)])
+        trigger = _line("trigger word, empty for none", chosen.answers.folders[0].trigger)
+        chosen = chosen.answering(chosen.answers.with_typed(path, trigger))
         report = look.pictures(chosen, _quiet)
         _tell([*summary.of_pictures(report)])
         streams.problems(report.findings)

@@ -131,13 +131,14 @@ def plan(folder: Path, what: str, change: Change) -> Plan:
         try:
             before = _read(folder / name)
             text = change(_text(before))
+            after = _encoded(text, before)
         except LorakitError as error:
             refused.append(error)
             continue
         if text == _text(before):
             same += 1
         elif os.stat(folder / name).st_mode & 0o222:
-            edits.append(Edit(name=name, before=before, after=_encoded(text, before)))
+            edits.append(Edit(name=name, before=before, after=after))
         else:
             refused.append(_read_only(folder / name))
     return Plan(

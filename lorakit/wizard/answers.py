@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from lorakit.bundle.models import PICO, Bundle
 from lorakit.bundle.paths import absolute, resolve
 from lorakit.bundle.write import tables
+from lorakit.dataset.layout import repeated
 from lorakit.errors import LorakitError
 from lorakit.families.families import FAMILIES
 
@@ -24,12 +26,15 @@ OF_BASE = ("base.prediction", "base.zero_snr", "base.pickle")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folder:
-    """One folder of pictures, as it was typed."""
+    """One folder of pictures, relative as it was typed."""
 
     path: str = ""
     repeats: int = 1
     trigger: str = ""
     prior: bool = False
+    typed: str = ""
+    """The folder that was typed, in which this one was found by its name. Empty: nobody has looked
+    for such names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +70,35 @@ class Answers:
             raise LorakitError(f"{name} is no family.", f"There are {', '.join(FAMILIES)}.")
         return dataclasses.replace(self, family=name)
 
-    def with_folder(self, **values: Any) -> Answers:
-        """With other values in the first folder."""
-        first = dataclasses.replace(self.folders[0], **values)
-        return dataclasses.replace(self, folders=(first, *self.folders[1:]))
+    @property
+    def typed(self) -> str:
+        """The first folder as it was typed."""
+        return self.folders[0].typed or self.folders[0].path
+
+    def with_typed(self, path: str, trigger: str) -> Answers:
+        """With another first folder, in the place of all that were found in the one before it, and
+        its trigger."""
+        first = dataclasses.replace(self.folders[0], trigger=trigger)
+        if path == self.typed:
+            return dataclasses.replace(self, folders=(first, *self.folders[1:]))
+        named = repeated(os.path.basename(first.path)) if first.typed else None
+        if named and trigger == named[1]:
+            trigger = ""
+        # Repeats and a trigger that came from a name go with it; those of a bundle stay.
+        first = dataclasses.replace(
+            first, path=path, trigger=trigger, typed="", repeats=1 if first.typed else first.repeats
+        )
+        return dataclasses.replace(self, folders=(first, *self._others))
+
+    def with_found(self, found: Sequence[Folder]) -> Answers:
+        """With the folders that were found in the first one by their names."""
+        return dataclasses.replace(self, folders=(*found, *self._others))
+
+    @property
+    def _others(self) -> tuple[Folder, ...]:
+        """The folders that were not found in the first one."""
+        first, *others = self.folders
+        return tuple(f for f in others if not (first.typed and f.typed == first.typed))
 
     def with_change(self, key: str, value: Any) -> Answers:
         """With a value of the person's own."""
@@ -82,7 +112,7 @@ class Answers:
     @property
     def run_name(self) -> str:
         """The name given, or one made of the first folder's."""
-        return self.name or _name_of(self.folders[0].path)
+        return self.name or _name_of(self.typed)
 
     def moved(self, old: Path, new: Path) -> Answers:
         """The same answers where relative paths count from another folder."""
@@ -93,7 +123,11 @@ class Answers:
             self,
             base=resolve(self.base, old) if local else self.base,
             folders=tuple(
-                dataclasses.replace(f, path=resolve(f.path, old)) if f.path else f
+                dataclasses.replace(
+                    f,
+                    path=resolve(f.path, old) if f.path else "",
+                    typed=resolve(f.typed, old) if f.typed else "",
+                )
                 for f in self.folders
             ),
         )
@@ -119,7 +153,7 @@ def of_bundle(bundle: Bundle, folder: Path, here: Path) -> Answers:
         base=moved.base.model,
         revision=moved.base.revision,
         family=moved.base.family,
-        folders=tuple(Folder(**source) for source in sources),
+        folders=tuple(Folder(**source, typed=source["path"]) for source in sources),
         name=bundle.name,
         changes=changes,
     )

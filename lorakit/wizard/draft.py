@@ -86,7 +86,7 @@ def _answers(data: dict[str, Any]) -> Answers:
     folders = tuple(Folder(**folder) for folder in data.pop("folders"))
     answers = Answers(folders=folders, **data)
     texts = [answers.base, answers.revision, answers.name, answers.preset]
-    texts += [text for f in folders for text in (f.path, f.trigger)]
+    texts += [text for f in folders for text in (f.path, f.trigger, f.typed)]
     if not folders or not all(isinstance(text, str) for text in texts):
         raise TypeError("not answers")
     if not isinstance(answers.changes, dict) or answers.family not in ("", *FAMILIES):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from lorakit.bundle.models import PICO, Base, Bundle, Dataset
 from lorakit.bundle.paths import resolve
 from lorakit.bundle.problems import Problem
+from lorakit.dataset.layout import layout
 from lorakit.dataset.report import DatasetReport
 from lorakit.dataset.scan import scan
 from lorakit.errors import LorakitError
@@ -20,11 +23,22 @@ from lorakit.interop.models import Model, found
 from lorakit.planner.check import check
 from lorakit.planner.facts import Facts
 from lorakit.survey import survey
-from lorakit.wizard.answers import OF_BASE, Answers
+from lorakit.wizard.answers import OF_BASE, Answers, Folder
+from lorakit.wizard.proposal import source
 from lorakit.wizard.state import State
 from lorakit.wizard.steps import NAMES
 
-__all__ = ["Reviewed", "again", "base", "folder", "machine", "models", "pictures", "review"]
+__all__ = [
+    "Reviewed",
+    "again",
+    "base",
+    "folder",
+    "laid_out",
+    "machine",
+    "models",
+    "pictures",
+    "review",
+]
 
 Progress = Callable[[int, int], None]
 Partly = Callable[[Callable[[], DatasetReport]], None]
@@ -62,6 +76,33 @@ def folder(path: str, here: Path) -> Path:
     return place
 
 
+def laid_out(state: State) -> State:
+    """With the folders that the typed one is by the names in it, such as `40_ohwx man`.
+
+    A trigger that was typed goes before the first one's. Raises LorakitError for a folder that no
+    bundle can name.
+    """
+    first = state.answers.folders[0]
+    if first.typed or not first.path:
+        return state
+    place = Path(resolve(_path(first.path), state.folder))
+    found = []
+    for one in layout(place):
+        inside = os.path.relpath(one.path, place)
+        found.append(
+            Folder(
+                path=first.path if inside == "." else os.path.join(first.path, inside),
+                repeats=one.repeats if one.repeats > 1 else first.repeats,
+                trigger=one.trigger,
+                prior=first.prior,
+                typed=first.path,
+            )
+        )
+    if first.trigger:
+        found[0] = dataclasses.replace(found[0], trigger=first.trigger)
+    return state.answering(state.answers.with_found(found))
+
+
 def pictures(
     state: State, progress: Progress, partly: Partly = lambda report: None
 ) -> DatasetReport:
@@ -70,7 +111,7 @@ def pictures(
     `partly` is called behind `progress`, with a function that makes a report of what has been seen
     by then.
     """
-    sources = [{**asdict(f), "path": _path(f.path)} for f in state.answers.folders if f.path]
+    sources = [{**source(f), "path": _path(f.path)} for f in state.answers.folders if f.path]
     if not sources:
         raise LorakitError("No folder of pictures is given.", "Type or paste the path of one.")
     shape = {key: state.proposal.value(f"dataset.{key}") for key in ("resolution", "buckets")}
@@ -91,6 +132,7 @@ def again(state: State, step: str, progress: Progress) -> tuple[State, str]:
             if earlier == "base":
                 state = state.knowing(base=base(state.answers, state.folder))
             elif earlier == "pictures":
+                state = laid_out(state)
                 state = state.knowing(report=pictures(state, progress))
         except LorakitError:
             return state, earlier

@@ -177,11 +177,12 @@ def _family(answers: Answers, known: Known) -> str:
 
 
 def _sources(answers: Answers) -> list[dict[str, Any]]:
-    return [_source(folder) for folder in answers.folders if folder.path]
+    return [source(folder) for folder in answers.folders if folder.path]
 
 
-def _source(folder: Folder) -> dict[str, Any]:
-    return asdict(folder)
+def source(folder: Folder) -> dict[str, Any]:
+    """A folder as a bundle names it."""
+    return {key: value for key, value in asdict(folder).items() if key != "typed"}
 
 
 _HEAD = {"name": "x", "dataset": {"sources": [{"path": "."}]}}

@@ -17,6 +17,7 @@ from lorakit.planner.facts import Facts
 from lorakit.runs.launch import predicted
 from lorakit.runs.lines import predictions
 from lorakit.runs.words import UNKNOWN, number, plural, size
+from lorakit.wizard.answers import Folder
 from lorakit.wizard.steps import step_of
 
 Line = tuple[str, str]
@@ -99,6 +100,27 @@ def of_pictures(report: DatasetReport) -> Iterator[Line]:
     ]
     if any(more):
         yield "of these", ", ".join(filter(None, more))
+
+
+SOURCES = 6
+"""How many folders are listed."""
+
+
+def of_folders(folders: Sequence[Folder]) -> Iterator[Line]:
+    """What names of folders have made of the one that was typed; nothing where it is one plain
+    folder."""
+    named = [folder for folder in folders if folder.path]
+    if len(named) < 2 and all(folder.repeats == 1 for folder in named):
+        return
+    for n, folder in enumerate(named[:SOURCES]):
+        said = "once" if folder.repeats == 1 else f"{folder.repeats:,} times"
+        if folder.prior:
+            said += ", prior pictures"
+        elif folder.trigger:
+            said += f", trigger {folder.trigger}"
+        yield "" if n else "folders", f"{folder.path}: {said}"
+    if len(named) > SOURCES:
+        yield "", f"and {len(named) - SOURCES:,} more"
 
 
 def sizes(report: DatasetReport, limit: int = 4) -> str:

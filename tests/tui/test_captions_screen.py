@@ -87,3 +87,28 @@ def test_tags_are_counted(drive: Drive, folder: Path) -> None:
         assert texts(folder) == {f"{n}.txt": b"a dog" for n in range(3)}
 
     drive(script, ANSWERS)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_a_folder_of_named_folders_becomes_sources(
+    drive: Drive, here: Path, size: tuple[int, int]
+) -> None:
+    for name in ("40_ohwx man", "10_sks dog"):
+        (here / "set" / name).mkdir(parents=True)
+        (here / "set" / name / "0.png").write_bytes((here / place.PICTURES / "0.png").read_bytes())
+
+    async def script(it: Driven) -> None:
+        await pictures(it)
+        await it.type("set")
+        await it.press("enter", "enter")
+        assert "set/10_sks dog: 10 times, trigger sks dog" in it.text
+        assert "set/40_ohwx man: 40 times, trigger ohwx man" in it.text
+        assert "50 an epoch" in it.text
+        # Captions that are written now are looked at again.
+        await it.press("f2")
+        await choose(it, "fill")
+        await it.press("enter", "escape")
+        assert "captions    2 of 2" in it.text
+
+    drive(script, None, size=size)
+    assert (here / "set/40_ohwx man/0.txt").read_text() == "ohwx man"

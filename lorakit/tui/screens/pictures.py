@@ -58,9 +58,13 @@ class PicturesScreen(StepScreen):
 
     def body(self) -> list[Widget]:
         """Two lines and the report."""
-        first = self.state.answers.folders[0]
+        answers = self.state.answers
+        first = answers.folders[0]
         folder = PathLine(
-            first.path, self.state.folder, id="folder", placeholder="such as ~/photos/dog"
+            answers.typed,
+            self.state.folder,
+            id="folder",
+            placeholder="such as ~/photos/dog",
         )
         trigger = Line(first.trigger, id="trigger", placeholder="such as ohwx dog; may be empty")
         report = VerticalScroll(
@@ -89,25 +93,32 @@ class PicturesScreen(StepScreen):
         """With folder and trigger as typed."""
         folder = tidy(self.query_one("#folder", Line).value, self.state.folder)
         trigger = self.query_one("#trigger", Line).value.strip()
-        return self.state.answering(self.state.answers.with_folder(path=folder, trigger=trigger))
+        return self.state.answering(self.state.answers.with_typed(folder, trigger))
 
     def _look(self) -> None:
         self.state = self.gathered()
         asked = self.state
+        self._show_trigger()
         self.say("")
         self._looked, self._seen = "..", []
         self._show_seen()
 
-        def see(progress: look.Progress) -> DatasetReport:
+        def see(progress: look.Progress) -> State:
+            laid_out = look.laid_out(asked)
             throttle = Throttle(1.0)
 
             def partly(report: Callable[[], DatasetReport]) -> None:
                 if throttle.lets_through():
                     self.post_message(self.SoFar(report(), asked))
 
-            return look.pictures(asked, progress, partly)
+            return laid_out.knowing(report=look.pictures(laid_out, progress, partly))
 
         self.look(see)
+
+    def _show_trigger(self) -> None:
+        field = self.query_one("#trigger", Line)
+        with field.prevent(Input.Changed):
+            field.value = self.state.answers.folders[0].trigger
 
     @on(StepScreen.Progressed)
     def _progressed(self, message: StepScreen.Progressed) -> None:
@@ -126,12 +137,17 @@ class PicturesScreen(StepScreen):
 
     @on(StepScreen.Found)
     def _found(self, message: StepScreen.Found) -> None:
-        if message.asked is self.state and isinstance(message.result, DatasetReport):
-            self.state = self.state.knowing(report=message.result)
-            self._show(message.result)
+        found = message.result
+        if message.asked is self.state and isinstance(found, State) and found.known.report:
+            typed = self.query_one("#trigger", Line).value.strip()
+            kept = typed == self.state.answers.folders[0].trigger
+            self.state = found
+            if kept:
+                self._show_trigger()
+            self._show(found.known.report)
 
     def _show(self, report: DatasetReport) -> None:
-        found = [*summary.of_pictures(report)]
+        found = [*summary.of_folders(self.state.answers.folders), *summary.of_pictures(report)]
         if report.findings:
             found += [("", ""), *problems(report.findings)]
         self.query_one("#report", Static).update(lines(found))
