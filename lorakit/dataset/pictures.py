@@ -162,6 +162,11 @@ def mask(path: Path, file: Path | None, view: View) -> Image.Image | None:
         return _shown(_turned(alpha, _orientation(image)[0]), view)
 
 
+def black(path: Path) -> bool:
+    """Whether a mask's file leaves out everything. Raises what `open_upright` raises."""
+    return open_upright(path, "#000000").convert("L").getbbox() is None
+
+
 def _shown(image: Image.Image, view: View) -> Image.Image:
     """Scaled, cropped and mirrored."""
     from PIL.Image import Resampling, Transpose

@@ -191,6 +191,17 @@ def test_a_black_mask_is_refused_by_name(tmp_path: Path) -> None:
     Image.new("L", (64, 64)).save(tmp_path / "dog-mask.png")
     report = scanned(tmp_path, masks="files")
     assert found(report, "dog-mask.png is black").severity == "error"
+    Image.new("LA", (64, 64), (255, 0)).save(tmp_path / "dog-mask.png")  # white, of which none is
+    assert found(scanned(tmp_path, masks="files"), "dog-mask.png is black").severity == "error"
+
+
+def test_a_mask_with_one_spot_is_not_black(tmp_path: Path) -> None:
+    picture(tmp_path / "dog.jpg")
+    spot = Image.new("L", (2000, 2000))
+    spot.paste(255, (0, 980, 16, 996))
+    spot.save(tmp_path / "dog-mask.png")
+    report = scanned(tmp_path, masks="files")
+    assert (report.masks, report.unusable) == (1, ())
 
 
 def test_transparency_as_mask(tmp_path: Path) -> None:
