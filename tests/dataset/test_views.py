@@ -184,6 +184,12 @@ def test_pictures_named_like_masks_are_named_where_masks_are_off(tmp_path: Path)
     report = looked(tmp_path, trigger="x")
     assert len(report.pictures) == 2
     assert "dog-mask.png" in found(report, "named like masks").what
+    (tmp_path / "other").mkdir()
+    (tmp_path / "dog-mask.png").rename(tmp_path / "other" / "dog-mask.png")
+    sources = tuple(Source(path=str(tmp_path / name), trigger="x") for name in (".", "other"))
+    apart = scan(Dataset(sources=sources, resolution=64), tmp_path, base())
+    assert len(apart.pictures) == 2
+    assert "named like masks" not in str(apart.findings)
 
 
 def test_a_black_mask_is_refused_by_name(tmp_path: Path) -> None:
