@@ -19,6 +19,10 @@ from lorakit.errors import ExitCode, LorakitError
 AHEAD = 4
 """Pictures that wait for each thread: enough to keep it busy, and no more is held."""
 
+TRIES = 3
+"""So often a picture is read that changes meanwhile: its size must not be of other bytes than its
+digest."""
+
 
 @dataclass(frozen=True, slots=True)
 class Look:
@@ -97,16 +101,24 @@ def _ended(
 def _read(path: str, before: os.stat_result) -> _Told:
     """One picture, in a thread of the pool."""
     try:
-        seen = examine(Path(path))
-        with open(path, "rb") as file:
-            look = Look(seen, hashlib.file_digest(file, "sha256").hexdigest())
-            after = os.fstat(file.fileno())
+        for again in range(TRIES):
+            before = os.stat(path) if again else before
+            seen = examine(Path(path))
+            with open(path, "rb") as file:
+                look = Look(seen, hashlib.file_digest(file, "sha256").hexdigest())
+                after = os.fstat(file.fileno())
+            if facts_of(after) == facts_of(before):
+                # Asked here: by the time that it is its turn to be remembered, much may have
+                # happened.
+                return look, not again and settled(after)
     except LorakitError as error:
         return error, False
     except OSError as error:
         return _unreadable(path, error), False
-    # Asked here: by the time that it is its turn to be remembered, much may have happened.
-    return look, facts_of(after) == facts_of(before) and settled(after)
+    name = os.path.basename(path)
+    return LorakitError(
+        f"{name} changes while it is read.", "Wait until it is written.", ExitCode.DATA
+    ), False
 
 
 def _unreadable(path: str, error: OSError) -> LorakitError:

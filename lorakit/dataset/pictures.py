@@ -51,7 +51,7 @@ class Seen:
     """How much of it is transparent."""
 
 
-EXAMINED = 5
+EXAMINED = 6
 """Goes up whenever a look at the same file may say something else than it did before."""
 
 
@@ -160,6 +160,11 @@ def mask(path: Path, file: Path | None, view: View) -> Image.Image | None:
         image = _loaded(opened)
         alpha = image.convert("RGBA").getchannel("A")
         return _shown(_turned(alpha, _orientation(image)[0]), view)
+
+
+def black(path: Path) -> bool:
+    """Whether a mask's file leaves out everything. Raises what `open_upright` raises."""
+    return open_upright(path, "#000000").convert("L").getbbox() is None
 
 
 def _shown(image: Image.Image, view: View) -> Image.Image:
@@ -322,12 +327,15 @@ def _turned(image: Image.Image, orientation: int) -> Image.Image:
 
 
 def _loaded(image: Image.Image) -> Image.Image:
-    """Decoded. A PNG of 16 bits names its transparent colour in 16 bits, which Pillow then looks
-    for among pixels of 8."""
+    """Decoded. A PNG names its transparent colour in as many bits as it has, 2, 4 or 16, which
+    Pillow then looks for among pixels of 8."""
     from PIL import Image
 
+    raw = image.tile[0].args if image.tile else None
     image.load()
     clear = image.info.get("transparency")
+    if isinstance(clear, int) and raw in ("L;2", "L;4"):
+        image.info["transparency"] = clear * (85 if raw == "L;2" else 17)
     if isinstance(clear, tuple) and max(clear) > 255:
         image.info["transparency"] = tuple(part >> 8 for part in clear)
     if isinstance(clear, int) and image.mode.startswith("I"):

@@ -15,6 +15,7 @@ from lorakit.dataset import (
     captions,
     findings,
     folders,
+    pictures,
     view_findings,
     views,
     wording,
@@ -23,6 +24,7 @@ from lorakit.dataset.buckets import fit
 from lorakit.dataset.entries import shares
 from lorakit.dataset.folders import Contents
 from lorakit.dataset.looks import Look, looks
+from lorakit.dataset.pictures import Seen
 from lorakit.dataset.report import DatasetReport, Other, Picture, Unusable
 from lorakit.dataset.sidecars import Reader, Sidecar
 from lorakit.errors import LorakitError
@@ -149,7 +151,7 @@ class _Source:
         for name, look in zip(
             names, looks((os.path.join(root, n) for n in names), fresh), strict=True
         ):
-            if isinstance(look, Look) and look.seen.impression.dark:
+            if isinstance(look, Look) and _black(os.path.join(root, name), look.seen):
                 look = LorakitError(
                     f"The mask {name} is black, so nothing of its picture would be learned.",
                     "Make white what is to be learned, or remove the mask.",
@@ -212,6 +214,16 @@ class _Source:
             impression=seen.impression,
             alpha=seen.alpha,
         )
+
+
+def _black(path: str, seen: Seen) -> bool:
+    """Whether a mask is black. Its impression is rough, and not of what is transparent in it."""
+    if not seen.impression.dark and seen.alpha == "none":
+        return False
+    try:
+        return pictures.black(Path(path))
+    except LorakitError:  # it could be read a moment ago
+        return False
 
 
 def place(source: Source, root: Path) -> Path:

@@ -69,12 +69,15 @@ def _clear(report: DatasetReport) -> Iterator[Problem]:
 
 def _masks(report: DatasetReport, dataset: Dataset) -> Iterator[Problem]:
     if dataset.masks == "none":
-        like = folders.masks_among(p.name for p in report.pictures)
+        like: set[str] = set()
+        for source in range(len(dataset.sources)):
+            here = (p.name for p in report.pictures if p.source == source)
+            like.update(folders.masks_among(here).values())
         if like:
             yield _warning(
                 "dataset.masks",
                 f"Pictures that are named like masks are learned as pictures: "
-                f"{listed(sorted(set(like.values())))}.",
+                f"{listed(sorted(like))}.",
                 "--set dataset.masks=files, or move them away.",
             )
         return

@@ -373,3 +373,28 @@ def suppress_named(name: str) -> Iterator[None]:
     except LorakitError as error:
         if name not in error.message:
             raise
+
+
+@pytest.mark.parametrize(("bits", "clear"), [(1, 1), (2, 1), (2, 2), (4, 5), (8, 77)])
+def test_a_grey_png_of_few_bits_is_transparent_where_it_says(
+    tmp_path: Path, bits: int, clear: int
+) -> None:
+    """The left half is of the transparent grey, the right half of another."""
+    half = "".join(format(v, f"0{bits}b") for v in [clear] * 32 + [0] * 32)
+    row = b"\0" + int(half, 2).to_bytes(8 * bits, "big")
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        check = struct.pack(">I", zlib.crc32(kind + data))
+        return struct.pack(">I", len(data)) + kind + data + check
+
+    path = tmp_path / "a.png"
+    path.write_bytes(
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", struct.pack(">IIBBBBB", 64, 64, bits, 0, 0, 0, 0))
+        + chunk(b"tRNS", struct.pack(">H", clear))
+        + chunk(b"IDAT", zlib.compress(row * 64))
+        + chunk(b"IEND", b"")
+    )
+    assert examine(path).alpha == "some"
+    seen = open_upright(path, "#0000ff")
+    assert (seen.getpixel((5, 5)), seen.getpixel((60, 5))) == ((0, 0, 255), (0, 0, 0))

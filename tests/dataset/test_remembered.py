@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sqlite3
 import threading
@@ -19,6 +20,7 @@ from lorakit.bundle.paths import cache_folder
 from lorakit.dataset import looks, remembered
 from lorakit.dataset.report import DatasetReport
 from lorakit.dataset.scan import scan
+from lorakit.errors import LorakitError
 
 LONG_AGO = 10**18
 """In ns: older than any clock confuses."""
@@ -133,6 +135,35 @@ def test_what_had_just_been_written_when_it_was_read_is_not_remembered_later(
     decoded.clear()
     list(looks.looks(paths))
     assert decoded == ["3.png"]
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_picture_that_changes_while_it_is_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    """Else its size would be of one content, and its digest of the next."""
+    path = tmp_path / "a.png"
+    Image.new("RGB", (64, 64)).save(path)
+    examine = looks.examine
+    widths: list[int] = []
+
+    def torn(path: Path) -> looks.Seen:
+        seen = examine(path)
+        if not ends or not widths:
+            widths.append(65 + len(widths))
+            Image.new("RGB", (widths[-1], 64)).save(path.with_name("new.png"))
+            path.with_name("new.png").replace(path)
+        return seen
+
+    monkeypatch.setattr(looks, "examine", torn)
+    [look] = looks.looks([str(path)])
+    if ends:
+        assert isinstance(look, looks.Look)
+        assert look.seen.width == 65
+        assert look.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    else:
+        assert isinstance(look, LorakitError)
+        assert "a.png changes while it is read" in str(look)
 
 
 def test_what_has_just_been_written_is_not_remembered(folder: Path, decoded: list[str]) -> None:

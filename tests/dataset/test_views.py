@@ -184,6 +184,12 @@ def test_pictures_named_like_masks_are_named_where_masks_are_off(tmp_path: Path)
     report = looked(tmp_path, trigger="x")
     assert len(report.pictures) == 2
     assert "dog-mask.png" in found(report, "named like masks").what
+    (tmp_path / "other").mkdir()
+    (tmp_path / "dog-mask.png").rename(tmp_path / "other" / "dog-mask.png")
+    sources = tuple(Source(path=str(tmp_path / name), trigger="x") for name in (".", "other"))
+    apart = scan(Dataset(sources=sources, resolution=64), tmp_path, base())
+    assert len(apart.pictures) == 2
+    assert "named like masks" not in str(apart.findings)
 
 
 def test_a_black_mask_is_refused_by_name(tmp_path: Path) -> None:
@@ -191,6 +197,17 @@ def test_a_black_mask_is_refused_by_name(tmp_path: Path) -> None:
     Image.new("L", (64, 64)).save(tmp_path / "dog-mask.png")
     report = scanned(tmp_path, masks="files")
     assert found(report, "dog-mask.png is black").severity == "error"
+    Image.new("LA", (64, 64), (255, 0)).save(tmp_path / "dog-mask.png")  # white, of which none is
+    assert found(scanned(tmp_path, masks="files"), "dog-mask.png is black").severity == "error"
+
+
+def test_a_mask_with_one_spot_is_not_black(tmp_path: Path) -> None:
+    picture(tmp_path / "dog.jpg")
+    spot = Image.new("L", (2000, 2000))
+    spot.paste(255, (0, 980, 16, 996))
+    spot.save(tmp_path / "dog-mask.png")
+    report = scanned(tmp_path, masks="files")
+    assert (report.masks, report.unusable) == (1, ())
 
 
 def test_transparency_as_mask(tmp_path: Path) -> None:
