@@ -331,7 +331,7 @@ def _loaded(image: Image.Image) -> Image.Image:
     Pillow then looks for among pixels of 8."""
     from PIL import Image
 
-    raw = image.tile[0].args if image.tile else None
+    raw = image.tile[0].args if image.tile else None  # type: ignore[attr-defined]
     image.load()
     clear = image.info.get("transparency")
     if isinstance(clear, int) and raw in ("L;2", "L;4"):
